@@ -33,10 +33,7 @@ func numberIn(t *testing.T, script, name string) int64 {
 	if m == nil {
 		t.Fatalf("the scripts set no %s", name)
 	}
-	n, err := strconv.ParseInt(m[1], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must(strconv.ParseInt(m[1], 10, 64))(t)
 	return n
 }
 

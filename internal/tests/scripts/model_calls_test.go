@@ -11,6 +11,16 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 )
 
+// must is a value that has no error, or ends the sequence.
+func must[V any](v V, err error) func(t interface{ Fatal(...any) }) V {
+	return func(t interface{ Fatal(...any) }) V {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
 // outcome is what a call came to, as it is compared.
 type outcome struct {
 	ints []int64

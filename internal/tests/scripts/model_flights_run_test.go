@@ -91,10 +91,7 @@ func (m *loadMachine) enter(t *rapid.T, r *request) {
 	if m.wasRevoked(r, got) {
 		return
 	}
-	reply, err := r.ReadEnter(c, got.ints)
-	if err != nil {
-		m.Fatal(err)
-	}
+	reply := must(r.ReadEnter(c, got.ints))(m)
 	if reply.Token > 0 {
 		m.tokens[r.Seq] = int64(reply.Token)
 	}
@@ -128,9 +125,7 @@ func (m *loadMachine) leave(t *rapid.T) {
 	if m.wasRevoked(r, got) {
 		return
 	}
-	if _, err := r.ReadLeave(got.ints); err != nil {
-		m.Fatal(err)
-	}
+	must(r.ReadLeave(got.ints))(m)
 }
 
 func (m *loadMachine) ask(t *rapid.T) {
@@ -149,9 +144,7 @@ func (m *loadMachine) ask(t *rapid.T) {
 	}
 	c := m.res.Ask(plain(asked))
 	got := m.call(what, c, 0, func(ref reference) outcome { return flightOf(ref).ask(members, tokens) })
-	if _, err := m.res.ReadAsk(c, got.ints, plain(asked)); err != nil {
-		m.Fatal(err)
-	}
+	must(m.res.ReadAsk(c, got.ints, plain(asked)))(m)
 }
 
 func (m *loadMachine) renew(t *rapid.T) {
@@ -170,9 +163,7 @@ func (m *loadMachine) renew(t *rapid.T) {
 	if m.wasRevoked(r, got) {
 		return
 	}
-	if _, err := r.ReadRenew(got.ints); err != nil {
-		m.Fatal(err)
-	}
+	must(r.ReadRenew(got.ints))(m)
 }
 
 func (m *loadMachine) land(t *rapid.T) {
@@ -200,18 +191,14 @@ func (m *loadMachine) land(t *rapid.T) {
 	got := m.call(what, r.publish(token, void, l), 1, func(ref reference) outcome {
 		return flightOf(ref).land(r.Member(), strconv.FormatUint(token, 10), (void+999)/1000, landing{l.Prefix, l.Suffix, keep, l.Remember.Milliseconds()})
 	})
-	if _, err := loads.ReadPublish(got.ints); err != nil {
-		m.Fatal(err)
-	}
+	must(loads.ReadPublish(got.ints))(m)
 }
 
 func (m *loadMachine) invalidate(t *rapid.T) {
 	ack := m.acknowledge(t)
 	c := m.res.Resource.(*loads.Resource).Invalidate(ack)
 	got := m.call(fmt.Sprintf("invalidate %+v", ack), c, 0, func(ref reference) outcome { return flightOf(ref).invalidate(ack) })
-	if _, err := loads.ReadInvalidate(got.ints, got.text); err != nil {
-		m.Fatal(err)
-	}
+	must(loads.ReadInvalidate(got.ints, got.text))(m)
 }
 
 // put stores a value beside all loads, or comes too late for that.
@@ -222,19 +209,14 @@ func (m *loadMachine) put(t *rapid.T) {
 	got := m.call(fmt.Sprintf("put %+v, void %d, %+v", v, void, ack), m.res.Resource.(*loads.Resource).Put(void, v, ack), 1, func(ref reference) outcome {
 		return flightOf(ref).store(void, landing{v.Prefix, v.Suffix, v.Keep.Milliseconds(), 0}, ack)
 	})
-	if _, err := loads.ReadPut(got.ints, got.text); err != nil {
-		m.Fatal(err)
-	}
+	must(loads.ReadPut(got.ints, got.text))(m)
 }
 
 // inspect changes nothing, and says what the reference knows.
 func (m *loadMachine) inspect(*rapid.T) {
 	c := m.res.inspect()
 	got := m.call("inspect", c, 0, func(ref reference) outcome { return flightOf(ref).inspect() })
-	s, err := loads.ReadInspect(got.ints, got.text)
-	if err != nil {
-		m.Fatal(err)
-	}
+	s := must(loads.ReadInspect(got.ints, got.text))(m)
 	if int64(s.Bytes) != got.ints[6] || (s.Loader == "") != (s.LeaseEnds == 0) {
 		m.Fatalf("inspected %+v", s)
 	}

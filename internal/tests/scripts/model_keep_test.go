@@ -80,10 +80,7 @@ func (m *permitMachine) renewKept(t *rapid.T) {
 	if m.renewalWasRevoked(r, got) {
 		return
 	}
-	reply, err := r.ReadRenew(got.ints)
-	if err != nil {
-		m.Fatal(err)
-	}
+	reply := must(r.ReadRenew(got.ints))(m)
 	// What follows does not depend on the reference.
 	if registered == 0 && !reply.Use.Recalled {
 		m.Fatalf("nobody was registered, and %s was not told of a recall", name(r))

@@ -117,9 +117,7 @@ func (m *loadMachine) nearRead(t *rapid.T) {
 	got := m.call(fmt.Sprintf("near read of %s for %v, known %q", reader[:1], lasts, known), c, 0, func(ref reference) outcome {
 		return flightOf(ref).nearRead(reader, lasts.Milliseconds(), known)
 	})
-	if _, err := loads.ReadNearRead(got.ints, got.text); err != nil {
-		m.Fatal(err)
-	}
+	must(loads.ReadNearRead(got.ints, got.text))(m)
 }
 
 func (m *loadMachine) nearTell(t *rapid.T) {
@@ -132,9 +130,7 @@ func (m *loadMachine) nearTell(t *rapid.T) {
 	got := m.call(fmt.Sprintf("near tell %q, %+v", readers, ack), c, 0, func(ref reference) outcome {
 		return flightOf(ref).nearTell(ack, readers)
 	})
-	if _, err := loads.ReadNearTell(got.ints, readers); err != nil {
-		m.Fatal(err)
-	}
+	must(loads.ReadNearTell(got.ints, readers))(m)
 }
 
 // nearLeave names the score of the registration, or another one, or none.

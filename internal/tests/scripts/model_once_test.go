@@ -20,8 +20,6 @@ func (p *permitsModel) enterOnce(member string, o entering) []int64 {
 
 // complete is a leave that completes the slot, if the lease is held.
 func (p *permitsModel) complete(member string, void, keep int64) []int64 {
-	t := parseTerms(member)
-	p.own = t.handle
 	repeated := p.done.exists() && p.done.text == member
 	switch ends := p.held.at(member); {
 	case ends > p.now && !repeated:
@@ -30,24 +28,11 @@ func (p *permitsModel) complete(member string, void, keep int64) []int64 {
 	case ends > 0:
 		p.held.drop(member)
 	}
-	state := int64(0)
-	switch {
-	case p.held.drop(t.memberPermits...) > 0:
-		if state = 1; void == 0 && !p.queue.exists() {
-			return []int64{1}
-		}
-	case p.queue.has(member):
-		p.unqueue(member)
-		state = 2
-	}
+	reply := p.leave(member, void)
 	if repeated {
-		state = 1
+		reply[0] = 1
 	}
-	if void > p.now {
-		p.bury(member, void)
-	}
-	p.advance()
-	return append([]int64{state, p.us}, p.told...)
+	return reply
 }
 
 // slot is what a request has to do with the slot of the sequence.

@@ -45,8 +45,8 @@ func TestModelOfPermits(t *testing.T) {
 					if fenced {
 						word = "fence"
 					}
-					m := &permitMachine{res: res, tickets: map[uint64]int64{}, last: map[uint64]uint64{}, slots: map[uint64]*slot{}}
-					m.machine = machine{modelServer: s, T: rt, model: newPermitsModel(fenced, c), revoked: map[uint64]buried{}}
+					m := &permitMachine{res: res, last: map[uint64]uint64{}, slots: map[uint64]*slot{}}
+					m.machine = machine{modelServer: s, T: rt, model: newPermitsModel(fenced, c), revoked: map[uint64]buried{}, tickets: map[uint64]int64{}}
 					for _, part := range []string{"holders", "queue", "alive", word, "revoked", "audit", "done:slot", "keepers"} {
 						m.names = append(m.names, named.Part(part))
 					}
@@ -67,11 +67,9 @@ func TestModelOfPermits(t *testing.T) {
 
 type permitMachine struct {
 	machine
-	res     *resource
-	tickets map[uint64]int64 // of those who were queued once
-	set     []settingCall
-	last    map[uint64]uint64 // the last turn's token, of those whose leave tells it
-	slots   map[uint64]*slot  // of those that are runs of the slot
+	res   *resource
+	last  map[uint64]uint64 // the last turn's token, of those whose leave tells it
+	slots map[uint64]*slot  // of those that are runs of the slot
 }
 
 func (m *permitMachine) fenced() bool { return m.model.(*permitsModel).fenced }
@@ -121,20 +119,33 @@ func (m *permitMachine) enter(t *rapid.T, r *request) {
 	if m.wasRevoked(r, got) {
 		return
 	}
-	reply, err := r.ReadEnter(nil, got.ints)
-	if err != nil {
-		m.Fatal(err)
-	}
-	if _, ok := m.tickets[r.Seq]; !ok && reply.Code == life.Queued {
+	reply := must(r.ReadEnter(nil, got.ints))(m)
+	m.entered(r, reply, on(m.model).held)
+}
+
+// entered is what holds after any reply to an enter.
+func (m *machine) entered(r *request, reply protocol.Reply, held *cell) {
+	if m.tickets[r.Seq] == 0 && reply.Code == life.Queued {
 		m.tickets[r.Seq] = reply.Now
 	}
-	switch reply.Code {
-	case life.Granted:
-		m.stands(r, on(m.model).held)
-		m.notRevoked(r)
-	case life.Queued:
+	if reply.Code == life.Granted {
+		m.stands(r, held)
+	}
+	if reply.Code == life.Granted || reply.Code == life.Queued {
 		m.notRevoked(r)
 	}
+}
+
+// asking is a request, and some others of its handle.
+func (m *machine) asking(t *rapid.T) (asked []*request, members []string) {
+	first := m.again(t)
+	asked, members = []*request{first}, []string{first.Member()}
+	for _, r := range m.issued {
+		if r != first && r.terms.Handle == first.terms.Handle && rapid.Bool().Draw(t, "too") {
+			asked, members = append(asked, r), append(members, r.Member())
+		}
+	}
+	return asked, members
 }
 
 // stands fails where a request was told that it is granted, and lacks a permit. The
@@ -173,31 +184,17 @@ func (m *permitMachine) leaveOf(t *rapid.T, r *request) {
 	if m.wasRevoked(r, got) {
 		return
 	}
-	reply, err := r.ReadLeave(got.ints)
-	if err != nil {
-		m.Fatal(err)
-	}
+	reply := must(r.ReadLeave(got.ints))(m)
 	if last != 0 && !fenceEnds {
 		m.rises(r, was, before, reply)
 	}
 }
 
 func (m *permitMachine) ask(t *rapid.T) {
-	first := m.again(t)
-	asked := []*request{first}
-	members := []string{first.Member()}
-	what := "ask " + name(first)
-	for _, r := range m.issued {
-		if r != first && r.Member()[0] == first.Member()[0] && rapid.Bool().Draw(t, "too") {
-			asked, members = append(asked, r), append(members, r.Member())
-			what += " " + name(r)
-		}
-	}
+	asked, members := m.asking(t)
 	c := m.res.Ask(plain(asked))
-	got := m.call(what, c, 0, func(ref reference) outcome { return on(ref).ask(members) })
-	if _, err := m.res.ReadAsk(c, got.ints, plain(asked)); err != nil {
-		m.Fatal(err)
-	}
+	got := m.call(fmt.Sprintf("ask %q", members), c, 0, func(ref reference) outcome { return on(ref).ask(members) })
+	must(m.res.ReadAsk(c, got.ints, plain(asked)))(m)
 }
 
 func (m *permitMachine) renew(t *rapid.T) {
@@ -209,9 +206,7 @@ func (m *permitMachine) renew(t *rapid.T) {
 	if m.renewalWasRevoked(r, got) {
 		return
 	}
-	if _, err := r.ReadRenew(got.ints); err != nil {
-		m.Fatal(err)
-	}
+	must(r.ReadRenew(got.ints))(m)
 }
 
 // setWord stores a limit, or sets the last token, as if the clock had been ahead.
@@ -249,9 +244,7 @@ func (m *permitMachine) setLimit(t *rapid.T) {
 	res := m.res.Resource
 	c := res.Set(protocol.SetOptions{Handle: s.handle, Limit: s.limit, Number: s.number})
 	got := m.call(fmt.Sprintf("set %+v", s), c, 1, func(ref reference) outcome { return ints(on(ref).set(s)) })
-	if _, err := setting.Read(got.ints); err != nil {
-		m.Fatal(err)
-	}
+	must(setting.Read(got.ints))(m)
 }
 
 func (m *permitMachine) loseOne(t *rapid.T) {

@@ -61,10 +61,7 @@ func (m *permitMachine) lastIssued() int64 {
 // endsSoon reports whether a key may end, by the clock of a real server, while a call is
 // made.
 func (m *permitMachine) endsSoon(key int) bool {
-	left, err := m.rdb.PTTL(context.Background(), m.names[key]).Result()
-	if err != nil {
-		m.Fatal(err)
-	}
+	left := must(m.rdb.PTTL(context.Background(), m.names[key]).Result())(m)
 	return m.real() && left != -1 && left < 5*time.Second // -1: it has no end
 }
 
@@ -115,10 +112,7 @@ func (m *permitMachine) standingOf(r *request) standing {
 // holds is a member that holds the resource on the server for longer than left, "" where
 // none does.
 func (m *permitMachine) holds(left time.Duration) string {
-	all, err := m.rdb.ZRangeByScore(context.Background(), m.names[0], &redis.ZRangeBy{Min: fmt.Sprint("(", m.clock()/1000+left.Milliseconds()), Max: "+inf", Count: 1}).Result()
-	if err != nil {
-		m.Fatal(err)
-	}
+	all := must(m.rdb.ZRangeByScore(context.Background(), m.names[0], &redis.ZRangeBy{Min: fmt.Sprint("(", m.clock()/1000+left.Milliseconds()), Max: "+inf", Count: 1}).Result())(m)
 	if len(all) == 0 {
 		return ""
 	}
@@ -137,10 +131,7 @@ func (m *permitMachine) renewAndCount(t *rapid.T) {
 	if m.renewalWasRevoked(r, got) {
 		return
 	}
-	left, err := r.ReadRenew(got.ints)
-	if err != nil {
-		m.Fatal(err)
-	}
+	left := must(r.ReadRenew(got.ints))(m)
 	use := left.Use
 	// What follows does not depend on the reference.
 	now := m.count(func(ctx context.Context) (int64, error) { return m.rdb.ZCard(ctx, m.names[0]).Result() })
@@ -157,9 +148,6 @@ func (m *permitMachine) renewAndCount(t *rapid.T) {
 }
 
 func (m *permitMachine) count(read func(ctx context.Context) (int64, error)) int64 {
-	n, err := read(context.Background())
-	if err != nil {
-		m.Fatal(err)
-	}
+	n := must(read(context.Background()))(m)
 	return n
 }

@@ -86,10 +86,7 @@ func (s *modelServer) fresh(t *rapid.T, kind keys.Kind) keys.Resource {
 		s.now = time.UnixMilli(1_750_000_000_123)
 		s.mini.SetTime(s.now)
 	}
-	r, err := keys.Family{Prefix: s.prefix, Kind: kind, Name: "model"}.Resource(strconv.Itoa(s.checks))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(keys.Family{Prefix: s.prefix, Kind: kind, Name: "model"}.Resource(strconv.Itoa(s.checks)))(t)
 	return r
 }
 
@@ -118,10 +115,12 @@ func described(cells []*cell) (s string) {
 type machine struct {
 	*modelServer
 	*rapid.T
-	names  []string // of the keys, in the order of the reference's cells
-	model  reference
-	issued []*request
-	calls  int
+	names   []string // of the keys, in the order of the reference's cells
+	model   reference
+	issued  []*request
+	tickets map[uint64]int64 // of those who were queued once
+	set     []settingCall
+	calls   int
 
 	revoked map[uint64]buried // requests, by sequence number
 	aged    int64             // ms that passed, where the clock can't be set
@@ -181,10 +180,7 @@ func (m *machine) read() (us int64, cells []*cell, sent []string) {
 		cells = append(cells, c)
 	}
 	for ends := 0; ends < len(modelHandles); {
-		msg, err := m.inbox.ReceiveMessage(ctx)
-		if err != nil {
-			m.Fatal(err)
-		}
+		msg := must(m.inbox.ReceiveMessage(ctx))(m)
 		if msg.Payload == "." {
 			ends++
 			continue
@@ -199,10 +195,7 @@ func (m *machine) clock() int64 {
 	if !m.real() {
 		return m.now.UnixMicro()
 	}
-	now, err := m.rdb.Time(context.Background()).Result()
-	if err != nil {
-		m.Fatal(err)
-	}
+	now := must(m.rdb.Time(context.Background()).Result())(m)
 	return now.UnixMicro()
 }
 

@@ -11,7 +11,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/setting"
@@ -30,8 +29,8 @@ func TestModelOfFamiliesWithATotal(t *testing.T) {
 		s := newModelServer(t, target)
 		rapid.Check(t, func(rt *rapid.T) {
 			s.fresh(rt, keys.Semaphore)
-			m := &familyMachine{named: keys.Family{Prefix: s.prefix, Kind: keys.Semaphore, Name: strconv.Itoa(s.checks)}, tickets: map[uint64]int64{}}
-			m.machine = machine{modelServer: s, T: rt, model: newFamily(c), revoked: map[uint64]buried{}}
+			m := &familyMachine{named: keys.Family{Prefix: s.prefix, Kind: keys.Semaphore, Name: strconv.Itoa(s.checks)}}
+			m.machine = machine{modelServer: s, T: rt, model: newFamily(c), revoked: map[uint64]buried{}, tickets: map[uint64]int64{}}
 			for _, part := range parts {
 				m.names = append(m.names, m.named.Together().Part(part))
 			}
@@ -48,9 +47,7 @@ func TestModelOfFamiliesWithATotal(t *testing.T) {
 
 type familyMachine struct {
 	machine
-	named   keys.Family
-	tickets map[uint64]int64 // of those who were queued once
-	set     []settingCall
+	named keys.Family
 }
 
 func familyOf(r reference) *family { return r.(*family) }
@@ -61,10 +58,7 @@ func (m *familyMachine) resource(key string, total, maxTotal int) *totals.Resour
 	if key == "" {
 		return f.Whole()
 	}
-	r, err := f.Resource(key)
-	if err != nil {
-		m.Fatal(err)
-	}
+	r := must(f.Resource(key))(m)
 	return r.(*totals.Resource)
 }
 
@@ -109,19 +103,8 @@ func (m *familyMachine) enter(t *rapid.T, r *request) {
 	if m.wasRevoked(r, got) {
 		return
 	}
-	reply, err := r.ReadEnter(c, got.ints)
-	if err != nil {
-		m.Fatal(err)
-	}
-	if _, ok := m.tickets[r.Seq]; !ok && reply.Code == life.Queued {
-		m.tickets[r.Seq] = reply.Now
-	}
-	if reply.Code == life.Granted {
-		m.stands(r, familyOf(m.model).held)
-	}
-	if reply.Code == life.Granted || reply.Code == life.Queued {
-		m.notRevoked(r)
-	}
+	reply := must(r.ReadEnter(c, got.ints))(m)
+	m.entered(r, reply, familyOf(m.model).held)
 }
 
 func (m *familyMachine) leave(t *rapid.T) { m.leaveOne(t, m.again(t)) }
@@ -152,26 +135,17 @@ func (m *familyMachine) leaveOne(t *rapid.T, r *request) {
 	if m.wasRevoked(r, got) {
 		return
 	}
-	if _, err := r.ReadLeave(got.ints); err != nil {
-		m.Fatal(err)
-	}
+	must(r.ReadLeave(got.ints))(m)
 }
 
 func (m *familyMachine) ask(t *rapid.T) {
-	first := m.again(t)
-	asked, members := []*request{first}, []string{first.Member()}
-	for _, r := range m.issued {
-		if r != first && r.terms.Handle == first.terms.Handle && rapid.Bool().Draw(t, "too") {
-			asked, members = append(asked, r), append(members, r.Member())
-		}
-	}
+	asked, members := m.asking(t)
+	first := asked[0]
 	c := first.res.Ask(plain(asked))
 	got := m.call(fmt.Sprintf("ask %q", members), c, 0, func(ref reference) outcome {
 		return familyOf(ref).ask(first.terms.Handle, parseTerms(first.Member()).total, members)
 	})
-	if _, err := first.res.ReadAsk(c, got.ints, plain(asked)); err != nil {
-		m.Fatal(err)
-	}
+	must(first.res.ReadAsk(c, got.ints, plain(asked)))(m)
 }
 
 func (m *familyMachine) goOn(t *rapid.T) {
@@ -188,9 +162,7 @@ func (m *familyMachine) renew(t *rapid.T) {
 	if m.toldRevoked(r, got, familyOf(m.model).left(r.Member()) > 0) {
 		return
 	}
-	if _, err := r.ReadRenew(got.ints); err != nil {
-		m.Fatal(err)
-	}
+	must(r.ReadRenew(got.ints))(m)
 }
 
 func (m *familyMachine) setLimit(t *rapid.T) {
@@ -204,9 +176,7 @@ func (m *familyMachine) setLimit(t *rapid.T) {
 	}
 	c := m.resource(s.key, 5, 0).Set(protocol.SetOptions{Handle: s.handle, Limit: s.limit, Number: s.number})
 	got := m.call(fmt.Sprintf("set %+v", s), c, 1, func(ref reference) outcome { return ints(familyOf(ref).set(s, 5)) })
-	if _, err := setting.Read(got.ints); err != nil {
-		m.Fatal(err)
-	}
+	must(setting.Read(got.ints))(m)
 }
 
 // revoke takes away all permits of a request, and its places in the queue and in line.
