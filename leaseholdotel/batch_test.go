@@ -7,13 +7,23 @@ import (
 	"testing"
 	"time"
 
-	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/leaseholdotel"
 )
+
+// The two events of a lease.
+var released = leasehold.Event{
+	Kind: leasehold.EventHoldEnded, Type: "mutex", Family: "f", Outcome: leasehold.OutcomeReleased, Duration: time.Millisecond, Permits: 1,
+}
+
+func acquired(ctx context.Context) leasehold.Event {
+	e := released
+	e.Kind, e.Outcome, e.Context = leasehold.EventAcquired, leasehold.OutcomeGranted, ctx
+	return e
+}
 
 func TestFamiliesAreCapped(t *testing.T) {
 	o, reader := meter(t, leaseholdotel.Config{MaxFamilies: 2})
@@ -50,13 +60,8 @@ func TestEachEventIsCountedOnce(t *testing.T) {
 	for range goroutines {
 		observing.Go(func() {
 			for range pairs {
-				o.Observe(leasehold.Event{
-					Kind: leasehold.EventAcquired, Type: "mutex", Family: "f", Outcome: leasehold.OutcomeGranted,
-					Context: context.Background(), Permits: 1,
-				})
-				o.Observe(leasehold.Event{
-					Kind: leasehold.EventHoldEnded, Type: "mutex", Family: "f", Outcome: leasehold.OutcomeReleased, Permits: 1,
-				})
+				o.Observe(acquired(context.Background()))
+				o.Observe(released)
 			}
 		})
 	}
@@ -77,12 +82,10 @@ func TestBatchesAreRecordedWithoutACollection(t *testing.T) {
 	func() {
 		ctx := &struct{ context.Context }{context.Background()}
 		runtime.SetFinalizer(ctx, func(any) { close(freed) })
-		o.Observe(leasehold.Event{
-			Kind: leasehold.EventAcquired, Type: "mutex", Family: "f", Outcome: leasehold.OutcomeGranted, Context: ctx, Permits: 1,
-		})
+		o.Observe(acquired(ctx))
 	}()
 	for range 1_000 {
-		o.Observe(leasehold.Event{Kind: leasehold.EventHoldEnded, Type: "mutex", Family: "f", Outcome: leasehold.OutcomeReleased, Permits: 1})
+		o.Observe(released)
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; runtime.GC() {
 		select {
@@ -93,48 +96,4 @@ func TestBatchesAreRecordedWithoutACollection(t *testing.T) {
 		redistest.CheckNow(t, !time.Now().After(deadline), "the ctx of the first acquisition is kept after a thousand more events")
 		runtime.KeepAlive(o)
 	}
-}
-
-// lastExport keeps the metrics that a PeriodicReader exports.
-type lastExport struct {
-	sdk.Exporter
-	acquired uint64
-}
-
-func (*lastExport) Temporality(sdk.InstrumentKind) metricdata.Temporality {
-	return metricdata.CumulativeTemporality
-}
-
-func (*lastExport) Aggregation(k sdk.InstrumentKind) sdk.Aggregation {
-	return sdk.DefaultAggregationSelector(k)
-}
-
-func (*lastExport) ForceFlush(context.Context) error { return nil }
-
-func (*lastExport) Shutdown(context.Context) error { return nil }
-
-func (l *lastExport) Export(_ context.Context, rm *metricdata.ResourceMetrics) error {
-	for _, s := range rm.ScopeMetrics {
-		for _, m := range s.Metrics {
-			if data, ok := m.Data.(metricdata.Histogram[float64]); ok && m.Name == "leasehold.acquire.duration" {
-				l.acquired = data.DataPoints[0].Count
-			}
-		}
-	}
-	return nil
-}
-
-// What was kept for the next batch is in the last collection, that of Shutdown.
-func TestShutdownExportsWhatWasKept(t *testing.T) {
-	last := &lastExport{}
-	provider := sdk.NewMeterProvider(sdk.WithReader(sdk.NewPeriodicReader(last, sdk.WithInterval(time.Hour))))
-	o := redistest.Must(leaseholdotel.New(leaseholdotel.Config{MeterProvider: provider}))(t)
-	for range 3 {
-		o.Observe(leasehold.Event{
-			Kind: leasehold.EventAcquired, Type: "mutex", Family: "f", Outcome: leasehold.OutcomeGranted,
-			Context: context.Background(), Permits: 1,
-		})
-	}
-	err := provider.Shutdown(t.Context())
-	redistest.Check(t, err == nil && last.acquired == 3, "%d acquisitions were exported, %v; want 3", last.acquired, err)
 }

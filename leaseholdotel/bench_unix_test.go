@@ -10,12 +10,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
-	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/leaseholdotel"
 	"github.com/leasehold-go/leasehold/semaphore"
@@ -33,65 +31,45 @@ func cpu() int64 {
 // BenchmarkMetricsOfAPair is what metrics add to an Acquire and a Release: its two events.
 func BenchmarkMetricsOfAPair(b *testing.B) {
 	o := redistest.Must(leaseholdotel.New(leaseholdotel.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(sdk.NewManualReader()))}))(b)
-	ctx := context.Background()
-	pair := func() {
-		o.Observe(leasehold.Event{
-			Kind: leasehold.EventAcquired, Type: "semaphore", Family: "caps", Outcome: leasehold.OutcomeGranted,
-			Context: ctx, Duration: time.Millisecond, Permits: 1,
-		})
-		o.Observe(leasehold.Event{
-			Kind: leasehold.EventHoldEnded, Type: "semaphore", Family: "caps", Outcome: leasehold.OutcomeReleased,
-			Duration: time.Millisecond, Permits: 1,
+	got := acquired(context.Background())
+	pairs := func(next func() bool) {
+		for next() {
+			o.Observe(got)
+			o.Observe(released)
+		}
+	}
+	for name, run := range map[string]func(b *testing.B){
+		"lone":     func(b *testing.B) { pairs(b.Loop) },
+		"parallel": func(b *testing.B) { b.RunParallel(func(pb *testing.PB) { pairs(pb.Next) }) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			before := cpu()
+			run(b)
+			b.ReportMetric(float64(cpu()-before)/float64(b.N), "cpu-ns/op")
 		})
 	}
-	b.Run("lone", func(b *testing.B) {
-		b.ReportAllocs()
-		before := cpu()
-		for b.Loop() {
-			pair()
-		}
-		b.ReportMetric(float64(cpu()-before)/float64(b.N), "cpu-ns/op")
-	})
-	b.Run("parallel", func(b *testing.B) {
-		b.ReportAllocs()
-		before := cpu()
-		b.RunParallel(func(pb *testing.PB) {
-			for pb.Next() {
-				pair()
-			}
-		})
-		b.ReportMetric(float64(cpu()-before)/float64(b.N), "cpu-ns/op")
-	})
 }
 
 // BenchmarkPairsBeside is what a pair of Acquire and Release costs the client without an
-// Observer and with metrics, in turns of a few hundred pairs on one server, so that
-// whatever else the machine does hits both. The handle without one is there twice: the
-// difference of these two is what the measurement can't resolve.
+// Observer and with metrics, in turns of a few hundred pairs on one server, so that whatever
+// else the machine does hits both. The handle without one is there twice: the difference of
+// these two is what the measurement can't resolve.
 func BenchmarkPairsBeside(b *testing.B) {
 	rdb := redistest.Shared(b, redistest.Newest(b)).Client()
 	reader := sdk.NewManualReader()
-	o, err := leaseholdotel.New(leaseholdotel.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(reader))})
-	redistest.WantErr(b, err)
-	var collected metricdata.ResourceMetrics
-	type runner struct {
-		caps   *semaphore.Semaphore
-		cpu    []float64 // ns a pair, of each turn
-		allocs []float64
-	}
-	runners := make([]runner, 3) // without, without, with metrics
-	for i := range runners {
+	o := redistest.Must(leaseholdotel.New(leaseholdotel.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(reader))}))(b)
+	var handles [3]*semaphore.Semaphore // without, without, with metrics
+	for i := range handles {
 		cfg := semaphore.Config{Name: redistest.Name(b), Limit: 1000}
 		if i == 2 {
 			cfg.Observer = o
 		}
-		if runners[i].caps, err = semaphore.New(rdb, cfg); err != nil {
-			b.Fatal(err)
-		}
-		defer runners[i].caps.Close(context.Background())
+		handles[i] = redistest.Must(semaphore.New(rdb, cfg))(b)
+		defer handles[i].Close(context.Background())
 	}
 	const pairs = 512 // a turn
-	turn := func(r *runner, goroutines int) {
+	turn := func(i, goroutines int) (worked, allocs float64) {
 		var memory runtime.MemStats
 		runtime.ReadMemStats(&memory)
 		mallocs, before := memory.Mallocs, cpu()
@@ -99,54 +77,45 @@ func BenchmarkPairsBeside(b *testing.B) {
 		for range goroutines {
 			all.Go(func() {
 				for range pairs / goroutines {
-					l, err := r.caps.Acquire(context.Background(), "k")
+					l, err := handles[i].Acquire(context.Background(), "k")
 					if err == nil {
 						err = l.Release()
 					}
-					if err != nil {
-						b.Error(err)
-						return
-					}
+					redistest.NoError(b, err)
 				}
 			})
 		}
 		all.Wait()
-		if r == &runners[2] {
-			_ = reader.Collect(context.Background(), &collected) // records what was kept, too
+		if i == 2 {
+			_ = reader.Collect(context.Background(), &metricdata.ResourceMetrics{}) // records what was kept, too
 		}
-		worked := cpu() - before
+		worked = float64(cpu()-before) / pairs
 		runtime.ReadMemStats(&memory)
-		r.cpu = append(r.cpu, float64(worked)/pairs)
-		r.allocs = append(r.allocs, float64(memory.Mallocs-mallocs)/pairs)
-	}
-	median := func(all []float64) float64 {
-		all = slices.Sorted(slices.Values(all))
-		return all[len(all)/2]
-	}
-	added := func(to, of []float64) float64 {
-		each := make([]float64, len(of))
-		for i := range of {
-			each[i] = of[i] - to[i]
-		}
-		return median(each)
+		return worked, float64(memory.Mallocs-mallocs) / pairs
 	}
 	for _, goroutines := range []int{1, 128} {
 		b.Run(fmt.Sprint("goroutines-", goroutines), func(b *testing.B) {
-			for i := range runners {
-				turn(&runners[i], goroutines) // warms it up
-				runners[i].cpu, runners[i].allocs = nil, nil
+			figures := map[string][]float64{}
+			note := func(name string, x float64) { figures[name] = append(figures[name], x) }
+			for i := range handles {
+				turn(i, goroutines) // warms it up
 			}
-			for i := 0; b.Loop(); i++ {
-				for j := range runners {
-					turn(&runners[(i+j)%len(runners)], goroutines)
+			for n := 0; b.Loop(); n++ {
+				var worked, allocs [len(handles)]float64
+				for j := range handles {
+					i := (n + j) % len(handles)
+					worked[i], allocs[i] = turn(i, goroutines)
 				}
+				note("cpu-ns/pair", worked[0])
+				note("noise-cpu-ns/pair", worked[1]-worked[0])
+				note("metrics-cpu-ns/pair", worked[2]-worked[0])
+				note("metrics-allocs/pair", allocs[2]-allocs[0])
 			}
-			without, again, with := &runners[0], &runners[1], &runners[2]
 			b.ReportMetric(0, "ns/op") // of three turns, says nothing
-			b.ReportMetric(median(without.cpu), "cpu-ns/pair")
-			b.ReportMetric(added(without.cpu, again.cpu), "noise-cpu-ns/pair")
-			b.ReportMetric(added(without.cpu, with.cpu), "metrics-cpu-ns/pair")
-			b.ReportMetric(added(without.allocs, with.allocs), "metrics-allocs/pair")
+			for name, all := range figures {
+				slices.Sort(all)
+				b.ReportMetric(all[len(all)/2], name)
+			}
 		})
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/leaseholdtest"
 	"github.com/leasehold-go/leasehold/mutex"
-	"github.com/leasehold-go/leasehold/semaphore"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -89,39 +88,6 @@ func TestLeaseOfACrashedProcessExpires(t *testing.T) {
 		redistest.WantErr(t, context.Cause(old.Context()), leasehold.ErrLost)
 		redistest.Check(t, next.Token() > old.Token(), "token %d after %d", next.Token(), old.Token())
 		redistest.NoError(t, next.Unlock())
-	})
-}
-
-// Two handles take turns in the order in which they asked.
-func TestTwoHandlesContend(t *testing.T) {
-	both(t, func(t *testing.T) {
-		processes := leaseholdtest.Clients(t, 2)
-		const turns = 20
-		inside, most := 0, 0
-		var mu sync.Mutex
-		var done sync.WaitGroup
-		for _, rdb := range processes {
-			caps := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 1}))(t)
-			defer caps.Close(t.Context())
-			done.Go(func() {
-				for range turns {
-					err := caps.Do(t.Context(), "acme", func(context.Context) error {
-						mu.Lock()
-						inside++
-						most = max(most, inside)
-						mu.Unlock()
-						time.Sleep(time.Millisecond)
-						mu.Lock()
-						inside--
-						mu.Unlock()
-						return nil
-					})
-					redistest.NoError(t, err)
-				}
-			})
-		}
-		done.Wait()
-		redistest.Expect(t, most, 1, "%d were inside at once")
 	})
 }
 

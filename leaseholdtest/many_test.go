@@ -2,9 +2,7 @@ package leaseholdtest_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -43,69 +41,25 @@ func TestLongPipeline(t *testing.T) {
 	})
 }
 
-// bothWith is both with a thousand keys in a bubble, and with 100 outside. There the bounds of
-// the calls count, and with the race detector a busy machine needs some 20 ms per script.
-func bothWith(t *testing.T, fn func(t *testing.T, keys int)) {
-	t.Run("outside a bubble", func(t *testing.T) { fn(t, 100) })
-	t.Run("inside a bubble", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { fn(t, 1000) }) })
-}
-
-// All that takes several keys takes a thousand.
-func TestManyKeysInOneCall(t *testing.T) {
-	bothWith(t, func(t *testing.T, n int) {
-		keys := make([]string, n)
-		for i := range keys {
-			keys[i] = fmt.Sprint("article ", i)
-		}
-		var groups []*singleflight.Group[string]
-		for _, rdb := range leaseholdtest.Clients(t, 2) {
-			g := redistest.Must(singleflight.New(rdb, singleflight.Config[string]{Name: "prices", TTL: time.Minute}))(t)
-			defer g.Close(t.Context())
-			groups = append(groups, g)
-		}
-		loads := 0
-		load := func(_ context.Context, missing []string) (map[string]string, error) {
-			loads++
-			found := map[string]string{}
-			for _, key := range missing {
-				found[key] = strings.Repeat(key, 10)
-			}
-			return found, nil
-		}
-		for _, g := range groups {
-			got, err := g.DoMany(t.Context(), keys, load)
-			redistest.CheckNow(t, err == nil && len(got) == len(keys) && got["article 99"] == strings.Repeat("article 99", 10),
-				"got %d values, %v", len(got), err)
-		}
-		redistest.Expect(t, loads, 1, "%d loads")
-		redistest.WantErr(t, groups[0].Invalidate(t.Context(), keys...))
-		_, ok, err := groups[1].Peek(t.Context(), "article 99")
-		redistest.Check(t, !ok && err == nil, "after Invalidate: found %v, %v", ok, err)
-	})
-}
-
-// Thousands of callers ask at once, and each of them is served.
+// Thousands of callers ask at once, and each of them is served. Outside of a bubble they are
+// fewer: there the bounds of the calls count, and a busy machine needs some 20 ms per script.
 func TestManyCallersAtOnce(t *testing.T) {
-	bothWith(t, func(t *testing.T, n int) {
-		callers := 5 * n
+	ask := func(t *testing.T, keys int) {
 		prices := redistest.Must(singleflight.New(leaseholdtest.Client(t), singleflight.Config[string]{Name: "prices", TTL: time.Minute}))(t)
 		defer prices.Close(t.Context())
 		var done sync.WaitGroup
-		errs := make([]error, callers)
 		start := make(chan struct{})
-		for i := range callers {
+		for i := range 5 * keys {
 			done.Go(func() {
 				<-start
-				key := fmt.Sprint("article ", i%n)
+				key := fmt.Sprint("article ", i%keys)
 				v, err := prices.Do(t.Context(), key, func(context.Context) (string, error) { return key, nil })
-				if err == nil && v != key {
-					err = fmt.Errorf("got %q for %q", v, key)
-				}
-				errs[i] = err
+				redistest.Check(t, err == nil && v == key, "got %q for %q, %v", v, key, err)
 			})
 		}
 		close(start)
 		done.Wait()
-		redistest.NoError(t, errors.Join(slices.DeleteFunc(errs, func(err error) bool { return err == nil })...))
-	})
+	}
+	t.Run("outside a bubble", func(t *testing.T) { ask(t, 100) })
+	t.Run("inside a bubble", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { ask(t, 1000) }) })
 }

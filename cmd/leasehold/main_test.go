@@ -54,8 +54,8 @@ func TestMain(m *testing.M) {
 		helper()
 		return
 	}
-	if dir := os.Getenv(asWriter); dir != "" {
-		write(dir)
+	if log := os.Getenv(asWriter); log != "" {
+		write(log)
 		return
 	}
 	redistest.Main(m)

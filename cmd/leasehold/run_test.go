@@ -96,13 +96,6 @@ func TestProgramGetsKeyTokenAndInput(t *testing.T) {
 // pids of both.
 const group = `(trap "" TERM HUP; while :; do sleep 0.05; done) & echo $! $$; wait`
 
-func TestKilledToolTakesTheProgramsGroupAlong(t *testing.T) {
-	x := newSite(t).sh(group)
-	all := pids(t, x.line(), 2)
-	x.signal(syscall.SIGKILL)
-	awaitEnd(t, all...)
-}
-
 // A tool that is stopped renews nothing: the next holder gets the lock at its
 // end, and by then the program is gone.
 func TestStoppedToolsProgramEndsBeforeTheLease(t *testing.T) {
@@ -132,13 +125,6 @@ func TestCutNetworkStopsTheProgramInTime(t *testing.T) {
 	if left := s.rdb.PTTL(t.Context(), s.part("holders")).Val(); left <= 0 {
 		t.Error("SIGTERM came after the lease's end")
 	}
-	x.ends(124)
-}
-
-func TestDeletedLeaseStopsTheProgram(t *testing.T) {
-	s := newSite(t)
-	x := s.holds("--ttl", "1s")
-	s.rdb.Del(t.Context(), s.part("holders"))
 	x.ends(124)
 }
 
@@ -219,13 +205,6 @@ func TestGuardEndsWithTheTool(t *testing.T) {
 		x.code()
 		awaitEnd(t, guard)
 	}
-}
-
-// Without the guard the program has no protection: it does not go on.
-func TestProgramEndsWithTheGuard(t *testing.T) {
-	x := newSite(t).holds()
-	_ = syscall.Kill(x.guard(), syscall.SIGKILL)
-	x.ends(125)
 }
 
 func TestProgramRunsOncePerSlot(t *testing.T) {

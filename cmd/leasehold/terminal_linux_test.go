@@ -98,15 +98,6 @@ func TestInteractiveProgramHasTheTerminal(t *testing.T) {
 	redistest.Check(t, state.Lflag&unix.ECHO != 0 && state.Lflag&unix.ICANON != 0, "the terminal is left raw")
 }
 
-func TestInterruptFromTheTerminalReachesTheProgram(t *testing.T) {
-	p := onTerminal(t, "sh", "-c",
-		`trap "echo interrupted; exit 3" INT; echo on; while :; do sleep 0.02; done`)
-	p.sees("on")
-	p.types("\x03")
-	p.sees("interrupted")
-	p.tool.ends(3)
-}
-
 // Bash moves itself into the foreground, and its jobs into groups of their own:
 // the program has to be the leader of its group for that.
 func TestShellOnTheTerminal(t *testing.T) {

@@ -298,32 +298,6 @@ func TestIdleTenantsHoldNothing(t *testing.T) {
 	}
 }
 
-// The rows and the details say which leases may be idle, because their process keeps them.
-func TestLeaseThatMayBeIdleIsMarked(t *testing.T) {
-	rdb := redistest.MiniClient(t)
-	sem := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 5, TTL: 20 * time.Second, KeepFor: 10 * time.Second}))(t)
-	redistest.WantErr(t, redistest.Must(sem.Acquire(t.Context(), "acme"))(t).Release())
-	strict := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "strict", Limit: 5}))(t)
-	lease := redistest.Must(strict.Acquire(t.Context(), "acme"))(t)
-	s := serve(t, rdb, page.Options{})
-	id := ""
-	for _, r := range redistest.Get(t, "a state", watch(t, s.URL+"/events"))["rows"].([]any) {
-		r := r.(map[string]any)
-		if kept := r["family"] == "exports"; r["keeps"] == true != kept {
-			t.Errorf("the row of %v says that it may be idle: %v; want %v", r["family"], r["keeps"], kept)
-		} else if kept {
-			id = r["id"].(string)
-		}
-	}
-	d, _ := redistest.Get(t, "a state", watch(t, s.URL+"/events?key="+id))["detail"].(map[string]any)
-	if holders, _ := d["holders"].([]any); len(holders) != 1 || holders[0].(map[string]any)["keeps"] != true {
-		t.Errorf("the details are %v; want a holder that may be idle", d)
-	}
-	redistest.WantErr(t, lease.Release())
-	redistest.WantErr(t, sem.Close(t.Context()))
-	redistest.WantErr(t, strict.Close(t.Context()))
-}
-
 // A page whose Redis is away says so, and goes on when it is back.
 func TestOutageIsSaid(t *testing.T) {
 	p := redistest.NewProxy(t, redistest.Mini(t).Addr())

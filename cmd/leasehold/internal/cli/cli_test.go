@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
@@ -87,21 +86,6 @@ func TestLsAndShowOnAllDeployments(t *testing.T) {
 	})
 }
 
-// A URL of one node of a Cluster shows all of it.
-func TestNodeOfAClusterIsUsedAsACluster(t *testing.T) {
-	c := redistest.SharedCluster(t, redistest.Newest(t))
-	rdb, family := c.Client(), redistest.Name(t)
-	mtx := redistest.Must(mutex.New(rdb, mutex.Config{Name: family}))(t)
-	defer mtx.Close(t.Context())
-	for i := range 20 {
-		l := redistest.Must(mtx.Lock(t.Context(), fmt.Sprint(i)))(t)
-		defer l.Unlock()
-	}
-	if out := ok(t, "redis://"+c.Nodes[0].Addr(), "", "ls", "--family", family); strings.Count(out, "\n") != 21 {
-		t.Fatal(out)
-	}
-}
-
 // commands are all, from the root down.
 func commands(c *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{c}
@@ -135,27 +119,4 @@ func TestManPagesAndCompletionAreWritten(t *testing.T) {
 			t.Errorf("%s: %d bytes", shell, len(out))
 		}
 	}
-}
-
-func TestManyKeysAreListedSoon(t *testing.T) {
-	s := redistest.StartServer(t, redistest.Newest(t))
-	rdb := s.Client()
-	pipe := rdb.Pipeline()
-	ends := float64(time.Now().Add(time.Minute).UnixMilli())
-	for i := range 110_000 {
-		if i < 10_000 {
-			pipe.ZAdd(t.Context(), fmt.Sprintf("leasehold:sem:{exports:%d}:holders", i), redis.Z{Score: ends, Member: "AbCdEfGh_-0123456789xy.1.1.30000.5"})
-		} else {
-			pipe.Set(t.Context(), fmt.Sprint("other:", i), i, 0)
-		}
-	}
-	redistest.Must(pipe.Exec(t.Context()))(t)
-	began := time.Now()
-	if out := ok(t, "redis://"+s.Addr(), "", "ls"); strings.Count(out, "\n") != 10_001 {
-		t.Fatalf("%d lines", strings.Count(out, "\n"))
-	}
-	t.Logf("10,000 keys among 100,000 others: %v", time.Since(began))
-	began = time.Now()
-	ok(t, "redis://"+s.Addr(), "1 of 5 in use", "show", "--semaphore", "exports", "--key", "4711")
-	t.Logf("one of them: %v", time.Since(began))
 }

@@ -73,14 +73,3 @@ func TestTLSAndPasswordByFile(t *testing.T) {
 		t.Errorf("without the authority: %v", err)
 	}
 }
-
-// No error shows what a URL holds.
-func TestErrorsShowNoPassword(t *testing.T) {
-	for _, url := range []string{
-		"http://u:hunter2@h", "redis://u:hunter2@h:port", "redis://u:hunter2@h:1/db", "redis://u:hunter2@h:1?nope=1", "redis://u:hunter2%zz@h:1",
-		"redis+cluster://u:hunter2@h:x", "redis+sentinel://u:hunter2@h:1", "redis+other://u:hunter2@h", "u:hunter2@h", "redis://u:hunter2@127.0.0.1:1",
-	} {
-		_, err := do(t, url, "ls")
-		redistest.Check(t, err != nil && !strings.Contains(err.Error(), "hunter2"), "%s: %v", url, err)
-	}
-}

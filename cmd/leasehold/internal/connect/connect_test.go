@@ -60,7 +60,10 @@ func TestPasswordIsNeverShown(t *testing.T) {
 		"S3cr3tPass/S3cr3tPass", "S3cr3tPass?S3cr3tPass", "S3cr3tPass#S3cr3tPass", "S3cr3tPass@S3cr3tPass", "S3cr3tPass%S3cr3tPass", "S3cr3tPass:S3cr3tPass",
 		"12/S3cr3tPass", "12?S3cr3tPass=1", "12#S3cr3tPass", "S3cr3tPass[", "S3cr3tPass ]S3cr3tPass", "S3cr3tPass\x7f", "1/2/S3cr3tPass", "S3cr3tPass\\",
 	} {
-		for _, form := range []string{"redis://default:%@127.0.0.1:1/0", "rediss://:%@h/x", "redis+cluster://u:%@h:1", "redis+sentinel://u:%@h:1/0?master_name=m", "unix://u:%@/tmp/x", "redi://u:%@h", "redis+x://u:%@h"} {
+		for _, form := range []string{
+			"redis://default:%@127.0.0.1:1/0", "rediss://:%@h/x", "redis+cluster://u:%@h:1", "redis+sentinel://u:%@h:1/0?master_name=m", "unix://u:%@/tmp/x", "redi://u:%@h", "redis+x://u:%@h",
+			"http://u:%@h", "u:%@h", "redis://u:%@h:port", "redis://u:%@h:1/db", "redis://u:%@h:1?nope=1", "redis+cluster://u:%@h:x",
+		} {
 			url := strings.Replace(form, "%", password, 1)
 			u, err := Options{URL: url}.universal()
 			redistest.Check(t, err == nil || !strings.Contains(err.Error(), "S3c"), "%q: %v", url, err)

@@ -14,7 +14,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/listing"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
-	"github.com/leasehold-go/leasehold/semaphore"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -202,49 +201,6 @@ func TestLooksFollowTheLeases(t *testing.T) {
 		x.has("nightly", "0/1")
 		redistest.WantErr(t, mtx.Close(t.Context()))
 	})
-}
-
-// A tenant of a family with a total that has gone idle holds nothing any more.
-func TestIdleTenantsHoldNothing(t *testing.T) {
-	rdb := redistest.MiniClient(t)
-	sem := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 5, Total: 5}))(t)
-	lease := redistest.Must(sem.AcquireN(t.Context(), "acme", 5))(t)
-	x := opened(t, rdb, "", 120, 24)
-	x.has("(total)", "5/5", "acme", "5/5")
-	redistest.WantErr(t, lease.Release())
-	x.lacks("acme")
-	redistest.WantErr(t, sem.Close(t.Context()))
-}
-
-// A holder that hangs is marked, and it is said what is usual in its family.
-func TestHolderThatHangsIsMarked(t *testing.T) {
-	rdb := redistest.MiniClient(t)
-	now := time.Now()
-	for i := range 6 {
-		base := fmt.Sprintf("leasehold:mtx:{jobs:job-%d}:", i)
-		rdb.ZAdd(t.Context(), base+"holders", redis.Z{Score: float64(now.Add(time.Minute).UnixMilli()), Member: "AbCdEfGh_-0123456789xy.1.1.30000.1"})
-		held := 10 * time.Second
-		if i == 5 {
-			held = time.Hour
-		}
-		rdb.Set(t.Context(), base+"fence", now.Add(-held).UnixMicro(), time.Hour)
-	}
-	x := opened(t, rdb, "", 120, 24)
-	x.has("HELD", "USUAL", "job-5", "1h00m !", "1", "s", "held past 10 TTLs")
-	x.types("enter")
-	x.has("jobs/job-5", "usually held for 1", "1h00m !")
-}
-
-// A lease that may be idle is marked, because its process keeps leases.
-func TestLeaseThatMayBeIdleIsMarked(t *testing.T) {
-	rdb := redistest.MiniClient(t)
-	sem := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 5, TTL: 20 * time.Second, KeepFor: 10 * time.Second}))(t)
-	redistest.WantErr(t, redistest.Must(sem.Acquire(t.Context(), "acme"))(t).Release())
-	x := opened(t, rdb, "", 120, 24)
-	x.has("acme", "1/5", "may be idle")
-	x.types("enter")
-	x.has("exports/acme", "1 of 5 in use", "(may be idle)")
-	redistest.WantErr(t, sem.Close(t.Context()))
 }
 
 // Neither a Redis that hangs nor one that is away keeps the user.
