@@ -10,7 +10,7 @@ const (
 
 // revoked are the guards of revoking.
 var revoked = []mutation{
-	cut("revoke: a waiter that was revoked leaves a tombstone", "luascripts/permits/revoke.lua", permitModel, "RevokedAttempt|Model",
+	cut("revoke: a waiter that was revoked leaves a tombstone", "luascripts/permits/revoke.lua", permitModel, "Model",
 		"bury(member, now + TOMBSTONE)", "bury(member, now)"),
 	cut("revoke: a call without an answer is no success", "internal/revoke/revoke.go", "./internal/tests/contract/semaphore", "TestRevokeWithout",
 		"			case err != nil:\n				return err", "			case err != nil:\n				return nil"),

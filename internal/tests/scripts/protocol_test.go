@@ -293,30 +293,6 @@ func TestGrantsOfOneCallAreBounded(t *testing.T) {
 	})
 }
 
-// The first term of another process's waiter ends 2.9 s after its last sign of life
-// at the latest.
-func TestFirstTermEndsSoonAfterTheLastSign(t *testing.T) {
-	each(t, true, func(w *world) {
-		silence := constant(t, "SILENCE")
-		for _, left := range []time.Duration{2700 * time.Millisecond, 3300 * time.Millisecond, 4500 * time.Millisecond} {
-			for quick := false; !quick; { // again where the machine was slow
-				holder, next := w.lock(hereHandle), w.lock(thereHandle)
-				w.enter(holder, life.Granted)
-				w.enter(next, life.Queued)
-				began := w.now()
-				w.overdue(next, left)
-				w.leave(holder, 0)
-				got := w.holders()[next.Member()]
-				quick = w.now()-began < 150_000
-				most := min(left-silence, constant(t, "PROBATION"))
-				redistest.Check(t, !quick || got <= most && got >= most-500*time.Millisecond,
-					"with %v left of its sign the first term is %v; want %v", left, got, most)
-				w.leave(next, 0)
-			}
-		}
-	})
-}
-
 // A newcomer's place is behind every waiter, parked ones included, though the clock
 // went back.
 func TestTicketIsBehindParkedWaiters(t *testing.T) {

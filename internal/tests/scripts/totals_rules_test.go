@@ -94,26 +94,6 @@ func TestWaiterThatIsQueuedAnewCountsOnce(t *testing.T) {
 	})
 }
 
-// A request that holds up others since its own total is lower leaves no mark behind once
-// it is granted, whichever process grants to it.
-func TestMarkEndsWithTheGrant(t *testing.T) {
-	eachDesk(t, 3, func(t *testing.T, d *desk) {
-		other := d.other()
-		other.total = 5
-		for range 3 {
-			d.enter("held", 1, 5, 1)
-		}
-		d.enter("lower", 1, 5, 1)
-		d.enter("next", 1, 5, 1)
-		other.goOn() // finds a permit free, and that the turn is of the request with the lower total
-		marks := d.marks()
-		redistest.CheckNow(t, len(marks) == 1, "marks of %v; want that of one request", marks)
-		d.leave(0)
-		marks = d.marks()
-		redistest.Check(t, len(d.waiting) == 1 && len(marks) == 0, "%d still wait, and %v have marks; want that one waits", len(d.waiting), marks)
-	})
-}
-
 // marks are the requests that hold others up.
 func (d *desk) marks() (all []string) {
 	for _, member := range d.rdb.ZRange(d.Context(), d.part("turns"), 0, -1).Val() {
@@ -178,51 +158,6 @@ func (d *desk) settle() {
 	}
 }
 
-// A key whose permits are no longer counted, since places was lost, still takes none
-// beyond its limit.
-func TestLostPlacesAdmitNobodyBeyondALimit(t *testing.T) {
-	eachDesk(t, 10, func(t *testing.T, d *desk) {
-		for range 3 {
-			d.enter("k", 1, 3, 1)
-		}
-		d.enter("other", 1, 3, 1)
-		d.rdb.Del(t.Context(), d.part("places"))
-		redistest.Check(t, !d.enter("k", 1, 3, 1), "a fourth permit was granted of three")
-		redistest.Expect(t, d.card("places"), 4, "places has %d members")
-		redistest.Check(t, d.rdb.PTTL(t.Context(), d.part("places")).Val() > 0, "places does not expire")
-	})
-}
-
-// Each key, and the total, has the number of its own last setting. What is left of it goes by
-// itself.
-func TestLateSettingsOfKeysUndoNothing(t *testing.T) {
-	eachDesk(t, 10, func(t *testing.T, d *desk) {
-		called := d.now() * 1000
-		set := func(key string, number int64, limit int, code int64, then string) {
-			t.Helper()
-			v := d.run("set", key, limit, d.handle, number, d.total)
-			if now := d.rdb.HGet(t.Context(), d.part("limits"), key).Val(); v[0] != code || now != then {
-				t.Errorf("the setting of %q to %d is answered with %v, and the limit is %q; want %d and %q", key, limit, v, now, code, then)
-			}
-		}
-		const counts, void, overtaken = 1, 6, 7
-		set("k", called-10, 5, counts, "5")
-		set("", called-20, 9, counts, "9")
-		set("other", called-30, 3, counts, "3")
-		set("k", called-9, 2, counts, "2")
-		set("k", called-10, 5, overtaken, "2")
-		set("", called-4_000_000, 7, overtaken, "9")
-		set("k", called-5_000_000, 7, void, "2")
-		for _, key := range []string{"k", "", "other"} {
-			set(key, called, 0, counts, "")
-			set(key, called-1, 5, overtaken, "")
-		}
-		redistest.Expect(t, d.rdb.Exists(t.Context(), d.part("limits")).Val(), 0, "limits is left after it was set back")
-		ttl := d.rdb.PTTL(t.Context(), d.part("alive")).Val()
-		redistest.Check(t, ttl > 0 && ttl <= 5*time.Second+time.Millisecond, "what is left of the settings is kept for %v; want 5 s at most", ttl)
-	})
-}
-
 // A request for the whole total beside one long lease holds the others up for a
 // second at most, stands aside, and is served as soon as it fits.
 func TestHeavyRequestHoldsUpTheOthersForASecond(t *testing.T) {
@@ -256,32 +191,6 @@ func TestHeavyRequestHoldsUpTheOthersForASecond(t *testing.T) {
 		d.leave(len(d.held) - 1)
 		d.leave(0)
 		redistest.Check(t, len(d.held) == 1 && d.held[0].key == "heavy", "%+v hold; want the heavy request, since all is free", d.held)
-	})
-}
-
-// A process with a lower total waits until the family fits into its own, and is
-// served all the same while others with a higher total go on.
-func TestLowerTotalIsServedToo(t *testing.T) {
-	eachDesk(t, 6, func(t *testing.T, d *desk) {
-		for range 40 {
-			d.enter("k", 1, 100, 1)
-		}
-		low := d.other()
-		low.total = 3
-		for range 3 {
-			low.enter("low", 1, 100, 1)
-		}
-		for i := 0; i < 60 && len(low.waiting) > 0; i++ {
-			if len(d.held) > 0 {
-				d.leave(d.any())
-				d.enter("k", 1, 100, 1)
-			}
-			low.settle()
-			if len(low.held) > 0 && len(low.held)+len(d.held) > 3 && len(low.granted) > 0 {
-				low.leave(0)
-			}
-		}
-		redistest.Check(t, len(low.waiting) == 0, "%d of the process with the lower total still wait", len(low.waiting))
 	})
 }
 
