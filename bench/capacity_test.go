@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/life"
 	counted "github.com/leasehold-go/leasehold/internal/permits"
 	"github.com/leasehold-go/leasehold/internal/protocol"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // saturating is how many goroutines keep a server busy.
@@ -38,21 +39,9 @@ func BenchmarkCapacity(b *testing.B) {
 	}
 }
 
-// clients are one that makes each call a round trip of its own, and one that
-// pipelines what goroutines send at the same time.
-func clients(b *testing.B, srv *harness.Server) (plain *redis.Client, auto *redis.AutoPipeliner) {
-	b.Helper()
-	auto, err := srv.Client().AutoPipeline()
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = auto.Close() })
-	return srv.Client(harness.Pool(saturating)), auto
-}
-
 func turnsCapacity(b *testing.B) {
 	srv := harness.StartOwn(b)
-	plain, auto := clients(b, srv)
+	plain, auto := srv.Client(harness.Pool(saturating)), srv.AutoPipeline()
 	m := locks(b, srv.Client())
 	pair := func(ctx context.Context, i int) error { return lockTurn(ctx, m, fmt.Sprint("key-", i), nil) }
 	harness.Saturate(b, srv.Client(), saturating, harness.Noops(b, plain, 1), harness.Noops(b, auto, 1), harness.Saturation{
@@ -64,7 +53,7 @@ func turnsCapacity(b *testing.B) {
 // half of a script call's words to be read.
 func hitsCapacity(b *testing.B) {
 	srv := harness.StartOwn(b)
-	plain, auto := clients(b, srv)
+	plain, auto := srv.Client(harness.Pool(saturating)), srv.AutoPipeline()
 	g := cache[string](b, auto)
 	load := func(context.Context) (string, error) { return "value", nil }
 	hit := func(ctx context.Context, i int) error {
@@ -91,10 +80,7 @@ func renewalsCapacity(b *testing.B) {
 	ctx := context.Background()
 	srv := harness.StartOwn(b)
 	rdb := srv.Client()
-	client, err := call.NewClient(rdb)
-	if err != nil {
-		b.Fatal(err)
-	}
+	client := redistest.Must(call.NewClient(rdb))(b)
 	held := make([][]*attempt, senders)
 	for i := range held {
 		held[i] = make([]*attempt, batch)
@@ -112,9 +98,7 @@ func renewalsCapacity(b *testing.B) {
 				return nil
 			})
 	}
-	if err := renew(ctx, 0); err != nil { // the script loaded
-		b.Fatal(err)
-	}
+	redistest.WantErr(b, renew(ctx, 0)) // the script loaded
 	harness.Saturate(b, srv.Client(), senders, harness.Noops(b, rdb, 1), harness.Noops(b, rdb, batch), harness.Saturation{
 		Crowd: harness.Crowd{Name: "renewals", Pair: renew}, Units: batch, Command: "evalsha",
 	})
@@ -126,10 +110,7 @@ func asksCapacity(b *testing.B, waiters int) {
 	ctx := context.Background()
 	srv := harness.StartOwn(b)
 	rdb := srv.Client()
-	client, err := call.NewClient(rdb)
-	if err != nil {
-		b.Fatal(err)
-	}
+	client := redistest.Must(call.NewClient(rdb))(b)
 	queues := make([][][]*attempt, senders)
 	for i := range queues {
 		queues[i] = make([][]*attempt, batch)
@@ -158,9 +139,7 @@ func asksCapacity(b *testing.B, waiters int) {
 			return nil
 		})
 	}
-	if err := ask(ctx, 0); err != nil { // the script loaded
-		b.Fatal(err)
-	}
+	redistest.WantErr(b, ask(ctx, 0)) // the script loaded
 	rate, predicted := harness.Saturate(b, srv.Client(), senders, harness.Noops(b, rdb, 1), harness.Noops(b, rdb, batch), harness.Saturation{
 		Crowd: harness.Crowd{Name: "asks", Pair: ask}, Units: batch, Command: "evalsha",
 	})
@@ -172,11 +151,7 @@ func asksCapacity(b *testing.B, waiters int) {
 // request is an attempt to lock key for longer than any run, of a handle.
 func request(b testing.TB, key string, seq int) *attempt {
 	b.Helper()
-	named, err := keys.Family{Kind: keys.Mutex, Name: "bench"}.Resource(key)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return newAttempt(named, true, seq)
+	return newAttempt(redistest.Must(keys.Family{Kind: keys.Mutex, Name: "bench"}.Resource(key))(b), true, seq)
 }
 
 const attemptTTL = time.Hour
@@ -204,17 +179,14 @@ func requests(all []*attempt) []protocol.Request {
 // enter has all locked, or queued.
 func enter(b testing.TB, client *call.Client, all []*attempt, want life.Code) {
 	b.Helper()
-	err := each(context.Background(), client, all, func(r *attempt) *call.Call {
+	redistest.WantErr(b, each(context.Background(), client, all, func(r *attempt) *call.Call {
 		return r.Enter(protocol.EnterOptions{Wait: true})
 	}, func(r *attempt, v []int64) error {
 		if reply, err := r.ReadEnter(&call.Call{}, v); err != nil || reply.Code != want {
 			return fmt.Errorf("an enter was answered %v; want %d", v, want)
 		}
 		return nil
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	}))
 }
 
 // each sends a call for each request in one pipeline and has the answers checked.

@@ -136,9 +136,7 @@ func openHandles(b *testing.B, n int) opened {
 	stats, rdb := srv.Client(), srv.Client(harness.Pool(filling))
 	dial(b, rdb)
 	warm := locks(b, rdb) // the scripts loaded
-	if l, err := warm.Lock(ctx, "warm"); err != nil || l.Unlock() != nil {
-		b.Fatal("the first lock failed: ", err)
-	}
+	redistest.WantErr(b, lockTurn(ctx, warm, "warm", nil))
 	closed(b, warm)
 	server, heap, goroutines := harness.ServerMemory(b, stats), harness.Heap(), runtime.NumGoroutine()
 	all := make([]*mutex.Mutex, n)
@@ -161,17 +159,10 @@ func openHandles(b *testing.B, n int) opened {
 		goroutines: float64(runtime.NumGoroutine()-goroutines)/float64(n) - 1,
 	}
 	next := 0
-	o.side = side{stats, func() time.Duration {
-		m := all[next%n]
+	o.side = side{stats, harness.Timed(b, func() error {
 		next++
-		began := time.Now()
-		l, err := m.Lock(ctx, "pair")
-		if err == nil {
-			err = l.Unlock()
-		}
-		redistest.WantErr(b, err)
-		return time.Since(began)
-	}}
+		return lockTurn(ctx, all[(next-1)%n], "pair", nil)
+	})}
 	return o
 }
 

@@ -79,15 +79,13 @@ func BenchmarkGrowHolders(b *testing.B) {
 		srv := harness.StartOwn(b)
 		stats, s := srv.Client(), permits(b, srv.Client(), limit)
 		pair := func(key string) func() time.Duration {
-			return func() time.Duration {
-				began := time.Now()
+			return harness.Timed(b, func() error {
 				l, err := s.TryAcquire(context.Background(), key)
 				if err == nil {
 					err = l.Release()
 				}
-				redistest.WantErr(b, err)
-				return time.Since(began)
-			}
+				return err
+			})
 		}
 		hold(b, stats, "base", 9, limit)
 		hold(b, stats, "grown", n-1, limit)
@@ -142,9 +140,5 @@ func heldKeys(b *testing.B, n int) (_ side, server, heap float64) {
 	server, heap = harness.ServerMemory(b, stats), harness.Heap()
 	fill(b, n, func(i int) error { _, err := m.Lock(ctx, fmt.Sprint("key-", i)); return err })
 	server, heap = harness.ServerMemory(b, stats)-server, harness.Heap()-heap
-	return side{stats, func() time.Duration {
-		began := time.Now()
-		redistest.WantErr(b, pair("pair"))
-		return time.Since(began)
-	}}, server / float64(n), heap / float64(n)
+	return side{stats, harness.Timed(b, func() error { return pair("pair") })}, server / float64(n), heap / float64(n)
 }

@@ -134,11 +134,7 @@ func BenchmarkHandover(b *testing.B) {
 		}
 	}
 	b.ReportMetric(0, "ns/op")
-	for _, who := range []struct {
-		name  string
-		times []time.Duration
-	}{{"mutex", handed}, {"publish", published}, {"ping", pinged}} {
-		b.ReportMetric(harness.Micros(harness.Percentile(who.times, 50)), who.name+"-p50-µs")
-		b.ReportMetric(harness.Micros(harness.Percentile(who.times, 99)), who.name+"-p99-µs")
-	}
+	harness.Report(b, "mutex", handed)
+	harness.Report(b, "publish", published)
+	harness.Report(b, "ping", pinged)
 }

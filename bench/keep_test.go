@@ -97,8 +97,7 @@ func BenchmarkKeepInTurn(b *testing.B) {
 	}
 	b.ReportMetric(0, "ns/op")
 	for i, k := range kept {
-		b.ReportMetric(harness.Micros(harness.Percentile(times[i], 50)), k.name+"-p50-µs")
-		b.ReportMetric(harness.Micros(harness.Percentile(times[i], 99)), k.name+"-p99-µs")
+		harness.Report(b, k.name, times[i])
 	}
 }
 
@@ -187,8 +186,7 @@ func gateway(b *testing.B, roundTrip time.Duration, load float64, keepFor time.D
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric((harness.Scripts(b, stats)-before)/n, "calls/request")
 	b.ReportMetric(n/float64(b.N), "requests/s")
-	b.ReportMetric(harness.Micros(harness.Percentile(took, 50)), "p50-µs")
-	b.ReportMetric(harness.Micros(harness.Percentile(took, 99)), "p99-µs")
+	harness.Report(b, "", took)
 	b.ReportMetric(100*float64(refused)/n, "refused-%")
 	b.ReportMetric(100*float64(failed)/n, "failed-%")
 }

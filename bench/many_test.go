@@ -17,11 +17,7 @@ func BenchmarkManyKeys(b *testing.B) {
 		b.Run(fmt.Sprintf("goroutines=%d", n), func(b *testing.B) {
 			srv := harness.Start(b)
 			plain := srv.Client(harness.Pool(n))
-			auto, err := srv.Client().AutoPipeline()
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.Cleanup(func() { _ = auto.Close() })
+			auto := srv.AutoPipeline()
 			m, s := locks(b, srv.Client(harness.Pool(n))), permits(b, srv.Client(harness.Pool(n)), 10)
 			floor, piped := harness.NoopPair(b, plain), harness.NoopPair(b, auto)
 			calls := harness.NewCalls(b, auto, n)

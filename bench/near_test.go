@@ -102,8 +102,7 @@ func BenchmarkNearInvalidate(b *testing.B) {
 					harness.Must(writer.Invalidate(context.Background(), "k"))
 					took = append(took, time.Since(began))
 				}
-				b.ReportMetric(harness.Micros(harness.Percentile(took, 50)), "p50-µs")
-				b.ReportMetric(harness.Micros(harness.Percentile(took, 99)), "p99-µs")
+				harness.Report(b, "", took)
 			})
 		}
 	}

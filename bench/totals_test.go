@@ -28,7 +28,6 @@ import (
 type desk struct {
 	b        *testing.B
 	client   *call.Client
-	stats    *redis.Client
 	family   *totals.Family // nil: without a total
 	resource func(key string) protocol.Resource
 	limit    int
@@ -41,13 +40,11 @@ type desk struct {
 
 var nextDesk int
 
-func newDesk(b *testing.B, rdb, stats *redis.Client, total, limit int) *desk {
+func newDesk(b *testing.B, rdb *redis.Client, total, limit int) *desk {
 	b.Helper()
-	client, err := call.NewClient(rdb)
-	redistest.WantErr(b, err)
 	nextDesk++
 	family := keys.Family{Kind: keys.Semaphore, Name: "desk" + strconv.Itoa(nextDesk)}
-	d := &desk{b: b, client: client, stats: stats, limit: limit, keyOf: map[uint64]string{}, waiting: map[uint64]protocol.Request{}}
+	d := &desk{b: b, client: redistest.Must(call.NewClient(rdb))(b), limit: limit, keyOf: map[uint64]string{}, waiting: map[uint64]protocol.Request{}}
 	if total > 0 {
 		d.family = totals.NewFamily(family, total, 0)
 	}
@@ -72,11 +69,7 @@ func newDesk(b *testing.B, rdb, stats *redis.Client, total, limit int) *desk {
 
 func (d *desk) do(c *call.Call) []int64 {
 	d.b.Helper()
-	v, err := d.client.Do(context.Background(), c)
-	if err != nil {
-		d.b.Fatal(err)
-	}
-	return v
+	return redistest.Must(d.client.Do(context.Background(), c))(d.b)
 }
 
 // hear takes grants to those that waited.
@@ -119,7 +112,7 @@ func (d *desk) leave() {
 }
 
 // live brings the sign of life of all that wait.
-func (d *desk) live(keys int) {
+func (d *desk) live() {
 	d.b.Helper()
 	d.asked = time.Now()
 	byKey := map[string][]protocol.Request{}
@@ -136,11 +129,7 @@ func (d *desk) live(keys int) {
 			some := all[:min(len(all), protocol.MaxAsk)]
 			all = all[len(some):]
 			c := res.Ask(some)
-			r, err := res.ReadAsk(c, d.do(c), some)
-			if err != nil {
-				d.b.Fatal(err)
-			}
-			d.hear(r.Grants)
+			d.hear(redistest.Must(res.ReadAsk(c, d.do(c), some))(d.b).Grants)
 		}
 	}
 }
@@ -156,7 +145,7 @@ func (d *desk) fill(keys, each int) {
 			d.b.Fatal("nobody waits")
 		}
 		if time.Since(d.asked) > time.Second {
-			d.live(keys)
+			d.live()
 		}
 	}
 }
@@ -175,21 +164,21 @@ func BenchmarkTotals(b *testing.B) {
 		spent      []time.Duration
 	}
 	rows := []*row{
-		{name: "plain", d: newDesk(b, rdb, stats, 0, 10)},
-		{name: "total", d: newDesk(b, rdb, stats, 10, 10)},
-		{name: "plain-32-wait", d: newDesk(b, rdb, stats, 0, 10), keys: 1, each: 32},
-		{name: "total-32-wait", d: newDesk(b, rdb, stats, 10, 1000), keys: 1, each: 32},
-		{name: "total-10-keys", d: newDesk(b, rdb, stats, 10, 1000), keys: 10, each: 2},
-		{name: "total-100-keys", d: newDesk(b, rdb, stats, 10, 1000), keys: 100, each: 10},
-		{name: "total-10000-keys", d: newDesk(b, rdb, stats, 10, 1000), keys: 10_000, each: 1},
-		{name: "total-10-waiters", d: newDesk(b, rdb, stats, 10, 1000), keys: 1, each: 10},
-		{name: "total-10000-waiters", d: newDesk(b, rdb, stats, 10, 1000), keys: 1, each: 10_000},
+		{name: "plain", d: newDesk(b, rdb, 0, 10)},
+		{name: "total", d: newDesk(b, rdb, 10, 10)},
+		{name: "plain-32-wait", d: newDesk(b, rdb, 0, 10), keys: 1, each: 32},
+		{name: "total-32-wait", d: newDesk(b, rdb, 10, 1000), keys: 1, each: 32},
+		{name: "total-10-keys", d: newDesk(b, rdb, 10, 1000), keys: 10, each: 2},
+		{name: "total-100-keys", d: newDesk(b, rdb, 10, 1000), keys: 100, each: 10},
+		{name: "total-10000-keys", d: newDesk(b, rdb, 10, 1000), keys: 10_000, each: 1},
+		{name: "total-10-waiters", d: newDesk(b, rdb, 10, 1000), keys: 1, each: 10},
+		{name: "total-10000-waiters", d: newDesk(b, rdb, 10, 1000), keys: 1, each: 10_000},
 	}
 	const pairs = 20
 	turn := func(b *testing.B, r *row) {
 		d := r.d
 		if r.keys > 0 {
-			d.live(r.keys)
+			d.live()
 		}
 		micros, _ := harness.ServerMicros(b, stats, "evalsha")
 		for range pairs {
@@ -248,9 +237,9 @@ func BenchmarkRaise(b *testing.B) {
 	var longest, all, cpu []time.Duration
 	calls := 0
 	for b.Loop() {
-		d := newDesk(b, rdb, stats, 10, 1000)
+		d := newDesk(b, rdb, 10, 1000)
 		d.fill(300, 5)
-		d.live(300)
+		d.live()
 		// A key of the family alone takes the setting: the total is "" there.
 		raise := func() bool {
 			c := d.family.Whole().Set(protocol.SetOptions{Handle: "another000000000000000", Limit: 100_000, Number: time.Now().UnixMicro()})

@@ -43,23 +43,12 @@ func manyPairs(b *testing.B, far *harness.Server, trip time.Duration) {
 // local sync.Mutex and a PING between two holds. 25 turns at least are counted.
 func contendedTurns(b *testing.B, near, far *harness.Server, trip time.Duration) {
 	const clients, goroutines = 4, 16
-	var mu sync.Mutex
-	rdb := far.Client()
-	floor := harness.Contenders{Name: "floor", Turn: func(ctx context.Context, _ int, hold func()) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		hold()
-		return rdb.Ping(context.Background()).Err()
-	}}
 	turn := harness.Spread(clients, func(int) func(context.Context, func()) error {
 		m := locks(b, far.Client())
 		return func(ctx context.Context, hold func()) error { return lockTurn(ctx, m, "contended", hold) }
 	})
 	harness.ContendFor(b, max(time.Duration(b.N)*100*time.Millisecond, 25*trip), near.Client(), clients*goroutines,
-		floor, harness.Contenders{Name: "mutex", Turn: turn})
+		harness.Pings(far.Client()), harness.Contenders{Name: "mutex", Turn: turn})
 }
 
 // heldOver holds 2,000 locks for two of their TTLs of 3 s and gives them back at once. "lost"

@@ -33,15 +33,7 @@ func contend(b *testing.B, srv *harness.Server, stats *redis.Client, floor harne
 	b.Helper()
 	const clients, goroutines = 4, 16
 	all := []*contender{{name: floor.Name, turn: floor.Turn}}
-	for _, l := range []struct {
-		name string
-		open opener
-	}{
-		{"mutex", openMutex},
-		{"redislock", openRedislock(10 * time.Millisecond)},
-		{"redsync", openRedsync},
-		{"rueidislock", openRueidislock},
-	} {
+	for _, l := range libraries(10 * time.Millisecond) {
 		key := l.name + "-contended"
 		all = append(all, &contender{name: l.name, turn: harness.Spread(clients, func(int) func(context.Context, func()) error {
 			take := l.open(b, srv, srv.Client(harness.Pool(goroutines)))

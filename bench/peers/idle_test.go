@@ -29,16 +29,13 @@ func BenchmarkIdleWaiters(b *testing.B) {
 	// server runs meanwhile are called by the library's scripts, which call none
 	// of these; or they open connections. (leasehold's handles also ask for the
 	// time, when they begin to wait; here only its scripts do.)
-	all := []struct {
-		name  string
-		open  opener
-		sends []string
-	}{
-		{"mutex", openMutex, []string{"evalsha", "eval", "ping", "subscribe", "unsubscribe"}},
-		{"redislock", openRedislock(100 * time.Millisecond), []string{"evalsha", "eval"}},
-		{"redsync", openRedsync, []string{"evalsha", "eval", "set"}},
-		{"rueidislock", openRueidislock, []string{"evalsha", "eval", "ping"}},
+	sends := map[string][]string{
+		"mutex":       {"evalsha", "eval", "ping", "subscribe", "unsubscribe"},
+		"redislock":   {"evalsha", "eval"},
+		"redsync":     {"evalsha", "eval", "set"},
+		"rueidislock": {"evalsha", "eval", "ping"},
 	}
+	all := libraries(100 * time.Millisecond)
 	turns := make([][]turn, len(all)) // of each library, by client; the last one's holds
 	stats := make([]*redis.Client, len(all))
 	for i, l := range all {
@@ -65,7 +62,7 @@ func BenchmarkIdleWaiters(b *testing.B) {
 					run[i] += float64(n - before[command])
 				}
 			}
-			for _, command := range l.sends {
+			for _, command := range sends[l.name] {
 				sent[i] += float64(after[command] - before[command])
 			}
 		}

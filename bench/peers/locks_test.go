@@ -28,6 +28,19 @@ type turn func(ctx context.Context, key string, hold func()) error
 // that uses go-redis.
 type opener func(b testing.TB, srv *harness.Server, rdb *redis.Client) turn
 
+// A library is what takes locks, by the name of its metrics.
+type library struct {
+	name string
+	open opener
+}
+
+// libraries are all of them; redislock tries that often.
+func libraries(backoff time.Duration) []library {
+	return []library{
+		{"mutex", openMutex}, {"redislock", openRedislock(backoff)}, {"redsync", openRedsync}, {"rueidislock", openRueidislock},
+	}
+}
+
 // openMutex is leasehold's lock with the defaults: a TTL of 30 s, renewed, a
 // fencing token, turns in the order of arrival.
 func openMutex(b testing.TB, _ *harness.Server, rdb *redis.Client) turn {

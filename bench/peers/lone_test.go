@@ -18,15 +18,7 @@ func lonePairs(b *testing.B, srv *harness.Server) {
 	ctx := context.Background()
 	noop := harness.NoopPair(b, rdb)
 	all := []harness.Runner{{Name: "floor", Pair: func() error { return noop(ctx) }}}
-	for _, l := range []struct {
-		name string
-		open opener
-	}{
-		{"mutex", openMutex},
-		{"redislock", openRedislock(100 * time.Millisecond)},
-		{"redsync", openRedsync},
-		{"rueidislock", openRueidislock},
-	} {
+	for _, l := range libraries(100 * time.Millisecond) {
 		take := l.open(b, srv, rdb)
 		key := l.name + "-lone" // they would take each other's key
 		all = append(all, harness.Runner{Name: l.name, Pair: func() error { return take(ctx, key, nil) }})

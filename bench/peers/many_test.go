@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
 )
 
@@ -20,30 +18,18 @@ func BenchmarkManyKeys(b *testing.B) {
 	for _, n := range []int{1, 4, 16, 64, 128, 256} {
 		b.Run(fmt.Sprintf("goroutines=%d", n), func(b *testing.B) {
 			srv := harness.Start(b)
-			piped := harness.NoopPair(b, autoPipeline(b, srv))
+			piped := harness.NoopPair(b, srv.AutoPipeline())
 			crowds := []harness.Crowd{
 				{Name: "piped-floor", Pair: func(ctx context.Context, _ int) error { return piped(ctx) }},
 				crowd("mutex", n, openMutex(b, srv, srv.Client(harness.Pool(n)))),
 				crowd("redislock", n, openRedislock(backoff)(b, srv, srv.Client(harness.Pool(n)))),
-				crowd("redislock-piped", n, redislockOn(autoPipeline(b, srv), backoff)),
+				crowd("redislock-piped", n, redislockOn(srv.AutoPipeline(), backoff)),
 				crowd("redsync", n, openRedsync(b, srv, srv.Client(harness.Pool(n)))),
 				crowd("rueidislock", n, openRueidislock(b, srv, nil)),
 			}
 			harness.InterleaveCrowds(b, n, 50*time.Millisecond, crowds...)
 		})
 	}
-}
-
-// autoPipeline is a client that gathers the commands of all goroutines in
-// pipelines, with go-redis's defaults for callers that wait.
-func autoPipeline(b testing.TB, srv *harness.Server) *redis.AutoPipeliner {
-	b.Helper()
-	auto, err := srv.Client().AutoPipeline()
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = auto.Close() })
-	return auto
 }
 
 // crowd is n goroutines that take a key each.

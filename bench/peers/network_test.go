@@ -19,22 +19,11 @@ import (
 func BenchmarkNetworkLonePair(b *testing.B) { lonePairs(b, harness.Start(b).Behind(b)) }
 
 // One key that 64 goroutines of four clients want for 1 ms: see BenchmarkContended. Its
-// floor is physics: the key is held for as long, and one bare round trip must pass between
-// the holders. "floor" is that loop, by a local sync.Mutex and a PING.
+// floor is harness.Pings.
 func BenchmarkNetworkContended(b *testing.B) {
 	near := harness.Start(b)
 	far := near.Behind(b)
-	rdb := far.Client()
-	var mu sync.Mutex
-	contend(b, far, near.Client(), harness.Contenders{Name: "floor", Turn: func(ctx context.Context, _ int, hold func()) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		hold()
-		return rdb.Ping(context.Background()).Err()
-	}})
+	contend(b, far, near.Client(), harness.Pings(far.Client()))
 }
 
 // A lock that is given back while one goroutine of another client waits for it, from the
@@ -51,15 +40,7 @@ func BenchmarkNetworkHandover(b *testing.B) {
 		times []time.Duration
 	}
 	all := []*runner{{name: "floor", hand: publishTo(b, far)}}
-	for _, l := range []struct {
-		name string
-		open opener
-	}{
-		{"mutex", openMutex},
-		{"redislock", openRedislock(10 * time.Millisecond)},
-		{"redsync", openRedsync},
-		{"rueidislock", openRueidislock},
-	} {
+	for _, l := range libraries(10 * time.Millisecond) {
 		key := l.name + "-handover"
 		two := [2]turn{l.open(b, far, far.Client()), l.open(b, far, far.Client())}
 		n := 0
@@ -78,8 +59,7 @@ func BenchmarkNetworkHandover(b *testing.B) {
 	}
 	b.ReportMetric(0, "ns/op")
 	for _, r := range all {
-		b.ReportMetric(harness.Micros(harness.Percentile(r.times, 50)), r.name+"-p50-µs")
-		b.ReportMetric(harness.Micros(harness.Percentile(r.times, 99)), r.name+"-p99-µs")
+		harness.Report(b, r.name, r.times)
 	}
 }
 

@@ -1,6 +1,6 @@
 // Mutations takes single guards out of the scripts and of the Go code, one at a
-// time, in a copy, and shows which test notices. A guard that no test misses is
-// one that the next change may lose.
+// time, and shows which test notices. A guard that no test misses is one that the
+// next change may lose. The files stay as they are: the go command reads others.
 //
 //	go run ./mutations                 all of them
 //	go run ./mutations -list           what there is
@@ -15,10 +15,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -86,21 +86,22 @@ func choose(run string, sample int, seed uint64) ([]mutation, error) {
 	return chosen, nil
 }
 
-// runAll tries the mutations in turn, in one copy of the module.
+// runAll tries the mutations in turn.
 func runAll(chosen []mutation) (caught int, err error) {
+	root, err := filepath.Abs("..")
+	if err != nil {
+		return 0, err
+	}
 	work, err := os.MkdirTemp("", "mutations-")
 	if err != nil {
 		return 0, err
 	}
 	defer os.RemoveAll(work)
-	if err := copyModule("..", work); err != nil {
-		return 0, err
-	}
 	fmt.Println("| guard taken out | in | noticed by |\n|---|---|---|")
 	for _, m := range chosen {
-		by, err := "", m.testsExist(work)
+		by, err := "", m.testsExist(root)
 		if err == nil {
-			by, err = m.try(work)
+			by, err = m.try(root, work)
 		}
 		switch {
 		case err != nil:
@@ -113,34 +114,6 @@ func runAll(chosen []mutation) (caught int, err error) {
 		fmt.Printf("| %s | `%s` | %s |\n", m.name, m.file, by)
 	}
 	return caught, nil
-}
-
-// copyModule copies what the tests of the module need.
-func copyModule(from, to string) error {
-	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			switch {
-			case name != "." && strings.HasPrefix(d.Name(), "."), name == "robustness", name == "examples":
-				return filepath.SkipDir
-			}
-			return os.MkdirAll(filepath.Join(to, name), 0o755)
-		}
-		if !d.Type().IsRegular() {
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(to, name), text, 0o644)
-	})
 }
 
 var (
@@ -176,27 +149,30 @@ func (m mutation) testsExist(root string) error {
 	return nil
 }
 
-// try takes the guard out, runs the tests that should notice, and puts it back.
-// It returns the first test that failed, "" where none did.
-func (m mutation) try(work string) (by string, err error) {
-	path := filepath.Join(work, filepath.FromSlash(m.file))
+// try runs the tests that should notice with the guard taken out: the go command reads a
+// mutant in work instead of the file. It returns the first test that failed, "" where none did.
+func (m mutation) try(root, work string) (by string, err error) {
+	path := filepath.Join(root, filepath.FromSlash(m.file))
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", err
 	}
-	if n := bytes.Count(text, []byte(m.old)); n != 1 {
+	if n := strings.Count(string(text), m.old); n != 1 {
 		return "", fmt.Errorf("what is to be taken out is there %d times", n)
 	}
-	mutant := bytes.Replace(text, []byte(m.old), []byte(m.new), 1)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	defer func() { err = errors.Join(err, os.WriteFile(path, text, 0o644)) }()
-	if err := os.WriteFile(path, mutant, 0o644); err != nil {
+	mutant, overlay := filepath.Join(work, "mutant"), filepath.Join(work, "overlay.json")
+	replaced, err := json.Marshal(map[string]any{"Replace": map[string]string{path: mutant}})
+	if err != nil {
 		return "", err
 	}
-
+	err = errors.Join(os.WriteFile(overlay, replaced, 0o644), os.WriteFile(mutant, []byte(strings.Replace(string(text), m.old, m.new, 1)), 0o644))
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
 	for _, pkg := range strings.Fields(m.packages) {
-		if by, err = m.test(ctx, work, pkg); by != "" || err != nil {
+		if by, err = m.test(ctx, root, overlay, pkg); by != "" || err != nil {
 			return by, err
 		}
 	}
@@ -205,35 +181,34 @@ func (m mutation) try(work string) (by string, err error) {
 
 // moduleOf is the folder of the module that a package belongs to, which may be nested,
 // and the package's path from there.
-func moduleOf(work, pkg string) (folder, within string) {
-	folder = filepath.Join(work, filepath.FromSlash(pkg))
-	for folder != work {
+func moduleOf(root, pkg string) (folder, within string) {
+	folder = filepath.Join(root, filepath.FromSlash(pkg))
+	for folder != root {
 		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
 			break
 		}
 		folder = filepath.Dir(folder)
 	}
-	nested, _ := filepath.Rel(work, folder)
+	nested, _ := filepath.Rel(root, folder)
 	return folder, "./" + strings.TrimPrefix(strings.TrimPrefix(filepath.ToSlash(filepath.Clean(pkg)), filepath.ToSlash(nested)), "/")
 }
 
 // test runs the tests of one package on the mutant, and returns the first that
 // failed, "" where none did.
-func (m mutation) test(ctx context.Context, work, pkg string) (by string, err error) {
+func (m mutation) test(ctx context.Context, root, overlay, pkg string) (by string, err error) {
 	args := []string{"test", "-count=1", "-timeout=90s", "-failfast"}
 	if m.tests != "" {
 		args = append(args, "-run", m.tests)
 	}
-	module, pkg := moduleOf(work, pkg)
+	module, pkg := moduleOf(root, pkg)
 	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
 	cmd.Dir = module
-	cmd.Env = append(os.Environ(), "LEASEHOLD_SEEDS="+strconv.Itoa(cmp.Or(m.seeds, 10)), "LEASEHOLD_SHRINK=0", "LEASEHOLD_REQUIRE_SERVERS=")
-	servers := filepath.Join(work, "none") // the embedded one will do, and is quicker
+	// GOFLAGS, so that what the tests build has it, too.
+	cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay, "LEASEHOLD_SEEDS="+strconv.Itoa(cmp.Or(m.seeds, 10)), "LEASEHOLD_SHRINK=0", "LEASEHOLD_REQUIRE_SERVERS=")
+	servers := filepath.Join(root, "none") // the embedded one will do, and is quicker
 	if m.servers {
 		if servers = os.Getenv("LEASEHOLD_SERVERS"); servers == "" {
-			if servers, err = filepath.Abs("../.servers"); err != nil {
-				return "", err
-			}
+			servers = filepath.Join(root, ".servers")
 		}
 	}
 	cmd.Env = append(cmd.Env, "LEASEHOLD_SERVERS="+servers)

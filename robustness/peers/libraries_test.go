@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -24,17 +25,17 @@ type library struct {
 	open func(t *testing.T, rdb *redis.Client, ttl time.Duration) locker
 }
 
-type locker interface {
-	// lock waits for the lock.
-	lock(ctx context.Context, key string) (held, error)
-	// try takes it if it is free.
-	try(ctx context.Context, key string) (held, error)
+type locker struct {
+	lock take // waits for the lock
+	try  take // takes it if it is free
 }
 
-type held interface {
-	unlock() error
+type take func(ctx context.Context, key string) (held, error)
+
+type held struct {
+	unlock func() error
 	// extend sets the time that is left. It says whether the lock is held.
-	extend(ttl time.Duration) (bool, error)
+	extend func(ttl time.Duration) (bool, error)
 }
 
 var libraries = []library{
@@ -47,110 +48,74 @@ var libraries = []library{
 // that restart often. It matters to Extend only.
 var redsyncNX = library{"redsync 4.18.1, `WithSetNXOnExtend`", "as above, with that option", openRedsync(true)}
 
-type redislocker struct {
-	c   *redislock.Client
-	ttl time.Duration
-}
-
 func openRedislock(_ *testing.T, rdb *redis.Client, ttl time.Duration) locker {
-	return redislocker{redislock.New(rdb), ttl}
-}
-
-func (l redislocker) lock(ctx context.Context, key string) (held, error) {
-	return l.obtain(ctx, key, &redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)})
-}
-
-func (l redislocker) try(ctx context.Context, key string) (held, error) {
-	return l.obtain(ctx, key, nil)
-}
-
-func (l redislocker) obtain(ctx context.Context, key string, o *redislock.Options) (held, error) {
-	got, err := l.c.Obtain(ctx, key, l.ttl, o)
-	if err != nil {
-		return nil, err
+	c := redislock.New(rdb)
+	obtain := func(o *redislock.Options) take {
+		return func(ctx context.Context, key string) (held, error) {
+			l, err := c.Obtain(ctx, key, ttl, o)
+			return held{
+				func() error { return l.Release(context.Background()) },
+				func(ttl time.Duration) (bool, error) {
+					err := l.Refresh(context.Background(), ttl, nil)
+					return err == nil, err
+				},
+			}, err
+		}
 	}
-	return redislockHeld{got}, nil
-}
-
-type redislockHeld struct{ l *redislock.Lock }
-
-func (h redislockHeld) unlock() error { return h.l.Release(context.Background()) }
-
-func (h redislockHeld) extend(ttl time.Duration) (bool, error) {
-	err := h.l.Refresh(context.Background(), ttl, nil)
-	return err == nil, err
-}
-
-type redsyncLocker struct {
-	rs      *redsync.Redsync
-	options []redsync.Option
+	return locker{obtain(&redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)}), obtain(nil)}
 }
 
 func openRedsync(nx bool) func(*testing.T, *redis.Client, time.Duration) locker {
 	return func(_ *testing.T, rdb *redis.Client, ttl time.Duration) locker {
-		l := redsyncLocker{redsync.New(goredis.NewPool(rdb)), []redsync.Option{redsync.WithExpiry(ttl)}}
+		rs, options := redsync.New(goredis.NewPool(rdb)), []redsync.Option{redsync.WithExpiry(ttl)}
 		if nx {
-			l.options = append(l.options, redsync.WithSetNXOnExtend())
+			options = append(options, redsync.WithSetNXOnExtend())
 		}
-		return l
+		with := func(lock func(*redsync.Mutex, context.Context) error) take {
+			return func(ctx context.Context, key string) (held, error) {
+				m := rs.NewMutex(key, options...)
+				return held{
+					func() error { return unlocked(m.Unlock()) },
+					func(time.Duration) (bool, error) { return m.Extend() }, // to the expiry that it was made with
+				}, lock(m, ctx)
+			}
+		}
+		return locker{with((*redsync.Mutex).LockContext), with((*redsync.Mutex).TryLockContext)}
 	}
 }
 
-func (l redsyncLocker) lock(ctx context.Context, key string) (held, error) {
-	m := l.rs.NewMutex(key, l.options...)
-	return redsyncHeld{m}, m.LockContext(ctx)
-}
-
-func (l redsyncLocker) try(ctx context.Context, key string) (held, error) {
-	m := l.rs.NewMutex(key, l.options...)
-	return redsyncHeld{m}, m.TryLockContext(ctx)
-}
-
-type redsyncHeld struct{ m *redsync.Mutex }
-
-func (h redsyncHeld) unlock() error {
-	ok, err := h.m.Unlock()
+// unlocked is what redsync's Unlock says, as an error.
+func unlocked(ok bool, err error) error {
 	if err == nil && !ok {
 		return errors.New("not unlocked")
 	}
 	return err
 }
 
-// extend sets the expiry that the mutex was made with: it takes no other.
-func (h redsyncHeld) extend(time.Duration) (bool, error) { return h.m.Extend() }
-
-type leaseholdLocker struct{ m *mutex.Mutex }
-
 func openLeasehold(t *testing.T, rdb *redis.Client, ttl time.Duration) locker {
-	m, err := mutex.New(rdb, mutex.Config{Name: "peers", TTL: ttl})
-	if err != nil {
-		t.Fatal(err)
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "peers", TTL: ttl}))(t)
+	closes(t, m)
+	with := func(lock func(context.Context, string) (*mutex.Lock, error)) take {
+		return func(ctx context.Context, key string) (held, error) {
+			l, err := lock(ctx, key)
+			return held{
+				func() error { return l.Unlock() },
+				func(ttl time.Duration) (bool, error) {
+					err := l.Extend(context.Background(), ttl)
+					return err == nil, err
+				},
+			}, err
+		}
 	}
+	return locker{with(m.Lock), with(m.TryLock)}
+}
+
+func closes(t *testing.T, m *mutex.Mutex) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		_ = m.Close(ctx)
 	})
-	return leaseholdLocker{m}
-}
-
-func (l leaseholdLocker) lock(ctx context.Context, key string) (held, error) {
-	got, err := l.m.Lock(ctx, key)
-	return leaseholdHeld{got}, err
-}
-
-func (l leaseholdLocker) try(ctx context.Context, key string) (held, error) {
-	got, err := l.m.TryLock(ctx, key)
-	return leaseholdHeld{got}, err
-}
-
-type leaseholdHeld struct{ l *mutex.Lock }
-
-func (h leaseholdHeld) unlock() error { return h.l.Unlock() }
-
-func (h leaseholdHeld) extend(ttl time.Duration) (bool, error) {
-	err := h.l.Extend(context.Background(), ttl)
-	return err == nil, err
 }
 
 // busy: the lock is somebody else's, as each of them says that.

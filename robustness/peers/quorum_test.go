@@ -23,64 +23,44 @@ import (
 )
 
 // A claim is a lock of several servers, as its holder sees it.
-type claim interface {
-	held() bool
-	unlock() error
+type claim struct {
+	held   func() bool
+	unlock func() error
 }
+
+type vote func(ctx context.Context, key string) (*claim, error)
 
 // voted are the libraries with locks of several servers.
 var voted = []struct {
 	name string
-	open func(t *testing.T, rdbs []redis.UniversalClient) func(ctx context.Context, key string) (claim, error)
+	open func(t *testing.T, rdbs []redis.UniversalClient) vote
 }{
-	{"redsync 4.18.1", func(_ *testing.T, rdbs []redis.UniversalClient) func(context.Context, string) (claim, error) {
+	{"redsync 4.18.1", func(_ *testing.T, rdbs []redis.UniversalClient) vote {
 		var pools []syncredis.Pool
 		for _, rdb := range rdbs {
 			pools = append(pools, goredis.NewPool(rdb))
 		}
 		rs := redsync.New(pools...)
-		return func(ctx context.Context, key string) (claim, error) {
+		return func(ctx context.Context, key string) (*claim, error) {
 			m := rs.NewMutex(key, redsync.WithExpiry(quorum.RunTTL), redsync.WithTries(1<<20))
-			if err := m.LockContext(ctx); err != nil {
-				return nil, err
-			}
-			return redsyncClaim{m}, nil
+			return &claim{
+				func() bool { return time.Now().Before(m.Until()) },
+				func() error { return unlocked(m.Unlock()) },
+			}, m.LockContext(ctx)
 		}
 	}},
-	{"leasehold", func(t *testing.T, rdbs []redis.UniversalClient) func(context.Context, string) (claim, error) {
+	{"leasehold", func(t *testing.T, rdbs []redis.UniversalClient) vote {
 		m := redistest.Must(mutex.NewQuorum(rdbs, mutex.Config{Name: "peers", TTL: quorum.RunTTL}))(t)
-		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-			defer cancel()
-			_ = m.Close(ctx)
-		})
-		return func(ctx context.Context, key string) (claim, error) {
+		closes(t, m)
+		return func(ctx context.Context, key string) (*claim, error) {
 			l, err := m.Lock(ctx, key)
-			if err != nil {
-				return nil, err
-			}
-			return leaseholdClaim{l}, nil
+			return &claim{
+				func() bool { return time.Now().Before(l.Deadline()) && l.Context().Err() == nil },
+				func() error { return l.Unlock() },
+			}, err
 		}
 	}},
 }
-
-type redsyncClaim struct{ m *redsync.Mutex }
-
-func (c redsyncClaim) held() bool { return time.Now().Before(c.m.Until()) }
-
-func (c redsyncClaim) unlock() error {
-	if ok, err := c.m.Unlock(); err != nil || !ok {
-		return errors.Join(err, errors.New("not unlocked"))
-	}
-	return nil
-}
-
-type leaseholdClaim struct{ l *mutex.Lock }
-
-func (c leaseholdClaim) held() bool {
-	return time.Now().Before(c.l.Deadline()) && c.l.Context().Err() == nil
-}
-func (c leaseholdClaim) unlock() error { return c.l.Unlock() }
 
 // TestQuorumPeers prints what became of locks of three and five servers under the same faults of
 // minorities, and fails only where leasehold was wrong. Eight callers in four processes want one
@@ -94,9 +74,7 @@ func TestQuorumPeers(t *testing.T) {
 		for _, n := range []int{3, 5} {
 			for _, lib := range voted {
 				t.Run(fmt.Sprintf("%s, %d", lib.name, n), func(t *testing.T) {
-					c := &contest{open: func(rdbs []redis.UniversalClient) func(context.Context, string) (claim, error) {
-						return lib.open(t, rdbs)
-					}}
+					c := &contest{open: func(rdbs []redis.UniversalClient) vote { return lib.open(t, rdbs) }}
 					quorum.Faults(t, quorum.Run{Servers: n, Seed: seed, For: time.Minute}, c.run)
 					mu.Lock()
 					defer mu.Unlock()
@@ -112,10 +90,10 @@ func TestQuorumPeers(t *testing.T) {
 
 // A contest is callers of one library that want one lock.
 type contest struct {
-	open func(rdbs []redis.UniversalClient) func(ctx context.Context, key string) (claim, error)
+	open func(rdbs []redis.UniversalClient) vote
 
 	mu       sync.Mutex
-	now      []claim
+	now      []*claim
 	turns    []int // by caller
 	overlaps int   // turns that began beside another holder
 	failed   int   // unlocks
@@ -144,7 +122,7 @@ func (c *contest) run(ctx context.Context, clients func() []redis.UniversalClien
 	all.Wait()
 }
 
-func (c *contest) caller(ctx context.Context, number int, lock func(context.Context, string) (claim, error)) {
+func (c *contest) caller(ctx context.Context, number int, lock vote) {
 	for began := time.Now(); ctx.Err() == nil; {
 		l, err := lock(ctx, "k")
 		c.mu.Lock()
@@ -159,7 +137,7 @@ func (c *contest) caller(ctx context.Context, number int, lock func(context.Cont
 			time.Sleep(2 * time.Millisecond)
 		}
 		c.mu.Lock()
-		c.now = slices.DeleteFunc(c.now, func(other claim) bool { return other == l })
+		c.now = slices.DeleteFunc(c.now, func(other *claim) bool { return other == l })
 		c.mu.Unlock()
 		if err := l.unlock(); err != nil && !errors.Is(err, leasehold.ErrReleased) {
 			c.mu.Lock()
@@ -170,10 +148,10 @@ func (c *contest) caller(ctx context.Context, number int, lock func(context.Cont
 	}
 }
 
-func (c *contest) begin(number int, l claim) {
+func (c *contest) begin(number int, l *claim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if slices.ContainsFunc(c.now, claim.held) && l.held() {
+	if slices.ContainsFunc(c.now, func(other *claim) bool { return other.held() }) && l.held() {
 		c.overlaps++
 	}
 	c.now = append(c.now, l)

@@ -34,16 +34,24 @@ func Spread(n int, open func(client int) func(ctx context.Context, hold func()) 
 }
 
 // Local is the floor of contention: a mutex of this process.
-func Local() Contenders {
+func Local() Contenders { return floor("local", func() error { return nil }) }
+
+// Pings is the floor of contention over a network, which is physics: between two holders, by a
+// mutex of this process, one bare round trip must pass.
+func Pings(rdb *redis.Client) Contenders {
+	return floor("floor", func() error { return rdb.Ping(context.Background()).Err() })
+}
+
+func floor(name string, between func() error) Contenders {
 	var mu sync.Mutex
-	return Contenders{Name: "local", Turn: func(ctx context.Context, _ int, hold func()) error {
+	return Contenders{Name: name, Turn: func(ctx context.Context, _ int, hold func()) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if err := ctx.Err(); err != nil {
 			return err // else each that still waits would have a turn after the end
 		}
 		hold()
-		return nil
+		return between()
 	}}
 }
 

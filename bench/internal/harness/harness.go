@@ -74,6 +74,14 @@ func (s *Server) Client(mod ...func(*redis.Options)) *redis.Client {
 	return rdb
 }
 
+// AutoPipeline makes a client that gathers the commands of all goroutines in pipelines, with
+// go-redis's defaults for callers that wait.
+func (s *Server) AutoPipeline() *redis.AutoPipeliner {
+	auto := redistest.Must(s.Client().AutoPipeline())(s.b)
+	s.b.Cleanup(func() { _ = auto.Close() })
+	return auto
+}
+
 // Pool makes room for n callers at once: pools, not libraries, would be measured
 // otherwise.
 func Pool(n int) func(*redis.Options) {
@@ -228,6 +236,26 @@ func Percentile(all []time.Duration, p float64) time.Duration {
 	}
 	slices.Sort(all)
 	return all[min(len(all)-1, int(float64(len(all))*p/100))]
+}
+
+// Report reports the median of times, and what 99 % of them are not above, as "<name>-p50-µs"
+// and "<name>-p99-µs"; "p50-µs" and so on without a name.
+func Report(b *testing.B, name string, times []time.Duration) {
+	if name != "" {
+		name += "-"
+	}
+	b.ReportMetric(Micros(Percentile(times, 50)), name+"p50-µs")
+	b.ReportMetric(Micros(Percentile(times, 99)), name+"p99-µs")
+}
+
+// Timed is how long each call of fn takes, none of which may fail.
+func Timed(b *testing.B, fn func() error) func() time.Duration {
+	return func() time.Duration {
+		b.Helper()
+		began := time.Now()
+		redistest.WantErr(b, fn())
+		return time.Since(began)
+	}
 }
 
 // Micros is d in µs.
