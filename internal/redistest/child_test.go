@@ -76,7 +76,7 @@ func TestChildrenDieWithTheTestProcess(t *testing.T) {
 	}
 	c.Kill()
 	for _, pid := range pids {
-		eventually(t, fmt.Sprintf("process %d stays", pid), func() bool { return gone(pid) })
+		Eventually(t, fmt.Sprintf("the end of process %d", pid), func() bool { return gone(pid) })
 	}
 }
 

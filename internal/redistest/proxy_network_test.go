@@ -30,7 +30,7 @@ func TestProxyDropsMessagesOnly(t *testing.T) {
 			t.Fatalf("instead of the pong: %v", m)
 		}
 		// An embedded server sends messages and replies in any order.
-		eventually(t, "the messages never came", func() bool { return p.Dropped() == 2 })
+		Eventually(t, "the messages", func() bool { return p.Dropped() == 2 })
 		p.DropMessages(false)
 		publish(channel, "kept")
 		if m, ok := receive().(*redis.Message); !ok || m.Payload != "kept" {
@@ -61,15 +61,11 @@ func TestProxyPairsRepliesBehindSubscriptions(t *testing.T) {
 			}
 			return Pass
 		})
-		for _, step := range []func() error{
-			func() error { return sub.Subscribe(t.Context(), a, b) },
-			func() error { return sub.PSubscribe(t.Context(), a+"*") },
-			func() error { return sub.Unsubscribe(t.Context()) },
-			func() error { return sub.Unsubscribe(t.Context()) },
-			func() error { return sub.Ping(t.Context()) },
-		} {
-			WantErr(t, step())
-		}
+		WantErr(t, sub.Subscribe(t.Context(), a, b))
+		WantErr(t, sub.PSubscribe(t.Context(), a+"*"))
+		WantErr(t, sub.Unsubscribe(t.Context()))
+		WantErr(t, sub.Unsubscribe(t.Context()))
+		WantErr(t, sub.Ping(t.Context()))
 		for _, want := range []string{"SUBSCRIBE", "SUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "UNSUBSCRIBE", "UNSUBSCRIBE", "PING"} {
 			Must(sub.Receive(t.Context()))(t)
 			Require(t, <-seen, want, "a reply to %s was paired with %s", want)
@@ -136,7 +132,7 @@ func cutAndLeave(t *testing.T, p *Proxy, key string, opt func(*redis.Options)) {
 	CheckNow(t, hasty.Set(t.Context(), key, "stray", 0).Err() != nil, "a reply came through")
 	<-left
 	_ = hasty.Close()
-	eventually(t, "the end of the connection isn't seen", func() bool {
+	Eventually(t, "the end of the connection", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for c := range p.conns {
@@ -148,23 +144,18 @@ func cutAndLeave(t *testing.T, p *Proxy, key string, opt func(*redis.Options)) {
 	})
 }
 
-func TestProxyHealDiscardsStrays(t *testing.T) {
+// What a client sent into a cut network before it left is discarded by Heal, and delivered by HealLate.
+func TestProxyHealsWithAndWithoutStrays(t *testing.T) {
 	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, opt func(*redis.Options)) {
 		key := Name(t)
 		cutAndLeave(t, p, key, opt)
 		p.Heal()
-		eventually(t, "the closed connection stays", func() bool { return p.Conns() == 1 })
+		Eventually(t, "the end of the closed connection", func() bool { return p.Conns() == 1 })
 		WantErr(t, rdb.Get(t.Context(), key).Err(), redis.Nil)
-	})
-}
-
-func TestProxyHealLateDeliversStrays(t *testing.T) {
-	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, opt func(*redis.Options)) {
-		key := Name(t)
 		cutAndLeave(t, p, key, opt)
 		p.HealLate()
-		eventually(t, "the stray request didn't run", func() bool { return rdb.Get(t.Context(), key).Val() == "stray" })
-		eventually(t, "the closed connection stays", func() bool { return p.Conns() == 1 })
+		Eventually(t, "the stray request", func() bool { return rdb.Get(t.Context(), key).Val() == "stray" })
+		Eventually(t, "the end of the closed connection", func() bool { return p.Conns() == 1 })
 	})
 }
 

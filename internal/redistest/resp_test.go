@@ -2,7 +2,6 @@ package redistest
 
 import (
 	"bufio"
-	"bytes"
 	"strings"
 	"testing"
 )
@@ -30,15 +29,4 @@ func TestBadFramesAreRefused(t *testing.T) {
 			t.Errorf("%q was read as %q", bad, f.raw)
 		}
 	}
-}
-
-func FuzzFrames(f *testing.F) {
-	f.Add([]byte("*2\r\n$1\r\na\r\n|1\r\n+a\r\n+b\r\n:1\r\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) > 1<<10 || bytes.Contains(data, []byte("00000")) {
-			return // a declared length of megabytes is legal, and slow
-		}
-		got, err := readFrame(bufio.NewReader(bytes.NewReader(data)))
-		CheckNow(t, err != nil || bytes.HasPrefix(data, got.raw), "%q was read as %q", data, got.raw)
-	})
 }

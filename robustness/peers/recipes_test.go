@@ -29,6 +29,13 @@ const (
 	wrong verdict = "**wrong**"
 )
 
+func rightIf(ok bool) verdict {
+	if ok {
+		return right
+	}
+	return wrong
+}
+
 // keyInAnError is a name that redistest made.
 var keyInAnError = regexp.MustCompile(`peers/[a-z0-9-]+`)
 
@@ -93,10 +100,8 @@ func newTrial(t *testing.T, r *report, lib library) *trial {
 	c.other = lib.open(t, server.Client(), ttl)
 	// The scripts are known from here on.
 	h, err := c.locker.try(context.Background(), c.key+"-warm")
-	if err == nil {
-		err = h.unlock()
-	}
 	redistest.WantErr(t, err)
+	redistest.WantErr(t, h.unlock())
 	p.ResetCounts()
 	return c
 }
@@ -143,11 +148,7 @@ func lostAcquireReply(c *trial, recipe string) {
 		return
 	}
 	unlocked := h.unlock()
-	v := right
-	if unlocked != nil {
-		v = wrong
-	}
-	c.add(recipe, c.lib, v, "locked after %s (%s), unlock: %v", seconds(took), c.sent(), orFine(unlocked))
+	c.add(recipe, c.lib, rightIf(unlocked == nil), "locked after %s (%d commands), unlock: %v", seconds(took), c.commands(), orFine(unlocked))
 }
 
 func orFine(err error) string {
@@ -157,9 +158,7 @@ func orFine(err error) string {
 	return fmt.Sprintf("“%v”", err)
 }
 
-// sent is how many commands went out, hello and the like aside.
-func (c *trial) sent() string { return fmt.Sprintf("%d commands", c.commands()) }
-
+// commands is how many commands went out, hello and the like aside.
 func (c *trial) commands() (n int) {
 	for name, k := range c.proxy.Commands() {
 		switch name {
@@ -177,11 +176,7 @@ func lostReleaseReply(c *trial, recipe string) {
 	err := h.unlock()
 	fault.Wait()
 	stuck, free := c.untilFree()
-	v := right
-	if err != nil || !free {
-		v = wrong
-	}
-	c.add(recipe, c.lib, v, "unlock said: %s; it was free after %s", orFine(err), seconds(stuck))
+	c.add(recipe, c.lib, rightIf(err == nil && free), "unlock said: %s; it was free after %s", orFine(err), seconds(stuck))
 }
 
 // cancelledMidCall: the server has run the command, the reply is under way, and
@@ -211,11 +206,7 @@ func cancelledMidCall(c *trial, recipe string) {
 	}
 	_, free := c.untilFree()
 	stuck := time.Since(cancelled)
-	v := right
-	if !free || stuck > time.Second {
-		v = wrong
-	}
-	c.add(recipe, c.lib, v, "returned %s after the cancellation with “%v”; the lock was free %s after it", seconds(back), r.err, seconds(stuck))
+	c.add(recipe, c.lib, rightIf(free && stuck <= time.Second), "returned %s after the cancellation with “%v”; the lock was free %s after it", seconds(back), r.err, seconds(stuck))
 }
 
 // extendedAfterTheEnd: the lock has expired, another process had it and gave it
@@ -227,18 +218,12 @@ func extendedAfterTheEnd(c *trial, recipe string) {
 	c.proxy.Cut(true, true) // a holder that doesn't hear
 	time.Sleep(2 * short)
 	next, err := c.other.try(context.Background(), c.key)
-	if err == nil {
-		err = next.unlock()
-	}
 	redistest.WantErr(c, err)
+	redistest.WantErr(c, next.unlock())
 	c.proxy.Heal()
 	holds, err := h.extend(ttl)
 	stuck, _ := c.untilFree()
-	v := right
-	if holds || stuck > time.Second {
-		v = wrong
-	}
-	c.add(recipe, c.lib, v, "extend said: %s; another process could lock after %s", orFine(err), seconds(stuck))
+	c.add(recipe, c.lib, rightIf(!holds && stuck <= time.Second), "extend said: %s; another process could lock after %s", orFine(err), seconds(stuck))
 }
 
 // failing is a server that can be made to answer everything with an error.
@@ -293,10 +278,7 @@ func (c *trial) judgeFailing(recipe string, began time.Time, call func(context.C
 	err := call(ctx)
 	took, sent := time.Since(began), c.commands()
 	rate := float64(sent) / max(took.Seconds(), 1)
-	v := right
-	if err == nil || errors.Is(err, context.DeadlineExceeded) && took >= patience || rate > hurry {
-		v = wrong
-	}
+	ended := err != nil && (took < patience || !errors.Is(err, context.DeadlineExceeded))
 	fail("")
 	// What it held when the errors began may last until its TTL is over.
 	var retry error
@@ -307,13 +289,7 @@ func (c *trial) judgeFailing(recipe string, began time.Time, call func(context.C
 			break
 		}
 	}
-	if retry != nil {
-		v = wrong
-	}
-	text := "no error"
-	if err != nil {
-		text = strings.SplitN(err.Error(), "\n", 2)[0]
-	}
-	c.add(recipe, c.lib, v, "ended after %s with “%s”; %d commands, %.0f a second; locked again afterwards: %s",
+	text, _, _ := strings.Cut(fmt.Sprint(err), "\n")
+	c.add(recipe, c.lib, rightIf(ended && rate <= hurry && retry == nil), "ended after %s with “%s”; %d commands, %.0f a second; locked again afterwards: %s",
 		seconds(took), text, sent, rate, orFine(retry))
 }

@@ -89,10 +89,6 @@ func ContendFor(b *testing.B, span time.Duration, stats *redis.Client, n int, al
 			b.ReportMetric(Micros(Percentile(turns, p.P))/1000, c.Name+"-"+p.Name+"-ms")
 		}
 		b.ReportMetric(float64(Percentile(turns, 100))/float64(mean(turns)), c.Name+"-longest/mean")
-		slices.Sort(counts)
-		for _, p := range Percentiles {
-			b.ReportMetric(float64(counts[min(n-1, int(float64(n)*p.P/100))]), c.Name+"-turns-"+p.Name)
-		}
 	}
 	b.ReportMetric(0, "ns/op")
 }

@@ -3,6 +3,7 @@ package check
 import (
 	"testing"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
 )
 
@@ -67,40 +68,25 @@ func TestCacheValueBeforeItsLoad(t *testing.T) {
 }
 
 func TestCacheTwoBuilders(t *testing.T) {
-	s := newStory(t)
-	a := s.read("w1", 0, 10, "")
-	s.load("w1", a, 1, 9)
-	b := s.read("w2", 0, 10, "")
-	s.load("w2", b, 5, 7)
-	s.is("builds")
-	// One of them may have been invalidated …
-	s.invalidate("w3", 3, 4, history.Timeout)
-	s.is()
-
-	s = newStory(t)
-	a = s.read("w1", 0, 10, "")
-	x := s.load("w1", a, 1, 9)
-	b = s.read("w2", 0, 10, "")
-	s.load("w2", b, 5, 7)
-	s.ended("w1", x, 4, 0) // … or was told to end,
-	s.is()
-
-	s = newStory(t)
-	a = s.read("w1", 0, 10, "")
-	s.load("w1", a, 1, 9)
-	b = s.read("w2", 0, 10, "")
-	s.load("w2", b, 5, 7)
-	s.moment(history.Event{Kind: history.Stop, Worker: "w1", At: 3, Until: 4}) // or could not be told,
-	s.is()
-
-	s = newStory(t)
-	a = s.read("w1", 0, 10, "")
-	s.load("w1", a, 1, 9)
-	b = s.read("w2", 0, 10, "")
-	s.load("w2", b, 5, 7)
-	s.moment(history.Event{Kind: history.Forget, Key: "c0", At: 2, Until: 3}) // or was forgotten.
-	if r := s.is(); r.Overlaps != 1 {
-		t.Errorf("%d overlaps", r.Overlaps)
+	for _, x := range []struct {
+		what     string
+		does     func(s *story, load int)
+		rules    []string
+		overlaps int
+	}{
+		{"both may store", func(*story, int) {}, []string{"builds"}, 0},
+		{"one may have been invalidated", func(s *story, _ int) { s.invalidate("w3", 3, 4, history.Timeout) }, nil, 0},
+		{"it was told to end", func(s *story, load int) { s.ended("w1", load, 4, 0) }, nil, 0},
+		{"it could not be told", func(s *story, _ int) { s.moment(history.Event{Kind: history.Stop, Worker: "w1", At: 3, Until: 4}) }, nil, 0},
+		{"it was forgotten", func(s *story, _ int) { s.moment(history.Event{Kind: history.Forget, Key: "c0", At: 2, Until: 3}) }, nil, 1},
+	} {
+		t.Run(x.what, func(t *testing.T) {
+			s := newStory(t)
+			load := s.load("w1", s.read("w1", 0, 10, ""), 1, 9)
+			s.load("w2", s.read("w2", 0, 10, ""), 5, 7)
+			x.does(s, load)
+			redistest.Expect(t, s.is(x.rules...).Overlaps, x.overlaps, "%d overlaps")
+		})
 	}
 }
 
@@ -112,9 +98,7 @@ func TestCacheRevived(t *testing.T) {
 	s.invalidate("w2", 11, 15, history.OK)
 	s.moment(history.Event{Kind: history.Forget, Revives: true, At: 20, Until: 25})
 	s.read("w2", 30, 31, "w1.2")
-	if r := s.is(); r.Overlaps != 1 {
-		t.Errorf("%d overlaps", r.Overlaps)
-	}
+	redistest.Expect(t, s.is().Overlaps, 1, "%d overlaps")
 	s.invalidate("w2", 40, 41, history.OK)
 	s.read("w2", 50, 51, "w1.2")
 	s.is("model", "stale read")

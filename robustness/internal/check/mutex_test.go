@@ -3,6 +3,7 @@ package check
 import (
 	"testing"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
 )
 
@@ -47,9 +48,7 @@ func TestMutexStaleWriteAccepted(t *testing.T) {
 	s.moment(history.Event{Kind: history.Kill, Worker: "w2", At: 30})
 	s.is()
 	s.write("w1", 10, 11, 7, history.OK)
-	if r := s.is("model", "stale write"); r.Stale != 1 {
-		t.Errorf("%d stale writes", r.Stale)
-	}
+	redistest.Expect(t, s.is("model", "stale write").Stale, 1, "%d stale writes")
 }
 
 func TestMutexWriteRefusedWithoutReason(t *testing.T) {
@@ -86,9 +85,7 @@ func TestMutexForgotten(t *testing.T) {
 	b := s.lock("w2", 5, 8, 9)
 	s.unlock("w1", a, 10, 15)
 	s.unlock("w2", b, 20, 21)
-	if r := s.is(); r.Overlaps != 1 {
-		t.Errorf("%d overlaps", r.Overlaps)
-	}
+	redistest.Expect(t, s.is().Overlaps, 1, "%d overlaps")
 
 	s = newStory(t) // of another key
 	a = s.lock("w1", 0, 1, 7)

@@ -23,13 +23,10 @@ func (r *Report) revocations(h *history.History) {
 			told[by] = true
 		}
 	}
-	ids := map[string]map[int]string{} // of leases, by worker
+	ids := map[string]string{} // of leases, by the name of what got them
 	for _, o := range h.Ops {
 		if o.Lease != "" {
-			if ids[o.Worker] == nil {
-				ids[o.Worker] = map[int]string{}
-			}
-			ids[o.Worker][o.ID] = o.Lease
+			ids[name(o)] = o.Lease
 		}
 	}
 	for _, o := range h.Ops {
@@ -42,7 +39,7 @@ func (r *Report) revocations(h *history.History) {
 				r.bad("revoked", o.Key, "read %s did not ask anew: %s", name(o), o.Text)
 			}
 		case history.Release, history.Unlock:
-			tell(o, ids[o.Worker][o.For], o.Text)
+			tell(o, ids[history.Name(o.Worker, o.For)], o.Text)
 		}
 	}
 	for by := range told {

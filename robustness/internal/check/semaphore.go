@@ -108,4 +108,4 @@ func losses(h *history.History, key string, input any) []porcupine.Operation {
 func afterGrant(l history.Lease) int64 { return max(l.Until, l.Return+1) }
 
 // name tells operations apart.
-func name(o *history.Operation) string { return fmt.Sprintf("%s.%d", o.Worker, o.ID) }
+func name(o *history.Operation) string { return history.Name(o.Worker, o.ID) }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
 )
 
@@ -81,9 +82,7 @@ func TestSemaphoreForgotten(t *testing.T) {
 	b := s.acquire("w2", 25, 30, 2)
 	s.release("w1", a, 50, 51)
 	s.release("w2", b, 60, 61)
-	if r := s.is(); r.Overlaps != 1 {
-		t.Errorf("%d overlaps", r.Overlaps)
-	}
+	redistest.Expect(t, s.is().Overlaps, 1, "%d overlaps")
 	c := s.acquire("w3", 40, 45, 1)
 	s.release("w3", c, 70, 71)
 	s.is("model", "cap")

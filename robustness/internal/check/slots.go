@@ -10,16 +10,13 @@ import (
 func (r *Report) slots(h *history.History) {
 	for _, key := range keysOf(h, history.Once) {
 		var calls, runs []*history.Operation
-		of := map[string]map[int]*history.Operation{} // by worker and ID
+		of := map[string]*history.Operation{} // by name
 		for _, o := range h.Ops {
 			switch {
 			case o.Key != key:
 			case o.Op == history.Once:
 				calls = append(calls, o)
-				if of[o.Worker] == nil {
-					of[o.Worker] = map[int]*history.Operation{}
-				}
-				of[o.Worker][o.ID] = o
+				of[name(o)] = o
 			case o.Op == history.Run:
 				runs = append(runs, o)
 			}
@@ -50,7 +47,7 @@ func (r *Report) slots(h *history.History) {
 			if run.At > complete.Return {
 				r.bad("slot", key, "%s began after %s had said that it is complete", name(run), name(complete))
 			}
-			call := of[run.Worker][run.For]
+			call := of[history.Name(run.Worker, run.For)]
 			may = may || run.Succeeded() && run.Return < complete.Return && (call.Return == history.Forever || call.Class == history.OK || call.Class == history.Unavailable)
 		}
 		if !may {

@@ -3,6 +3,7 @@ package check
 import (
 	"testing"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
 )
 
@@ -23,9 +24,7 @@ func TestSlots(t *testing.T) {
 	s.once("w2", 10, 20, true, history.Lost)
 	s.once("w1", 20, 30, true, history.OK)
 	s.once("w2", 5, 40, false, history.OK)
-	if r := s.is(); r.Slots != 1 {
-		t.Errorf("%d slots were judged, want 1", r.Slots)
-	}
+	redistest.Expect(t, s.is().Slots, 1, "%d slots were judged")
 	s.once("w3", 50, 60, true, history.LoadFailed) // it runs after the completion
 	s.is("slot")
 

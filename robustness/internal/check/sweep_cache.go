@@ -117,29 +117,26 @@ const afterlife = 2 * time.Second
 // revocationsOf are the calls of Revoke for loads of a key: the next load may begin before
 // the process of the one before learns of it.
 func revocationsOf(h *history.History, key string) []*history.Operation {
-	var all []*history.Operation
-	for _, o := range h.Ops {
-		if o.Op == history.Revoke && o.Key == key && o.Class != history.NoLease {
-			d := *o
-			if !d.Succeeded() {
-				d.Return = min(d.Return, d.At+3*int64(time.Second)) + int64(afterlife) // it may yet happen
-			}
-			all = append(all, &d)
-		}
-	}
-	return all
+	return mayHappen(h, func(o *history.Operation) bool {
+		return o.Op == history.Revoke && o.Key == key && o.Class != history.NoLease
+	})
 }
 
 func invalidations(h *history.History, key string) []*history.Operation {
-	var all []*history.Operation
+	return mayHappen(h, func(o *history.Operation) bool { return o.Op == history.Invalidate && slices.Contains(o.Keys, key) })
+}
+
+// mayHappen are some operations, each with an end after which it does not happen any more.
+func mayHappen(h *history.History, is func(*history.Operation) bool) (all []*history.Operation) {
 	for _, o := range h.Ops {
-		if o.Op == history.Invalidate && slices.Contains(o.Keys, key) {
-			d := *o
-			if !d.Succeeded() {
-				d.Return = min(d.Return, d.At+3*int64(time.Second)) + int64(afterlife) // it may yet happen
-			}
-			all = append(all, &d)
+		if !is(o) {
+			continue
 		}
+		d := *o
+		if !d.Succeeded() {
+			d.Return = min(d.Return, d.At+3*int64(time.Second)) + int64(afterlife) // it may yet happen
+		}
+		all = append(all, &d)
 	}
 	return all
 }

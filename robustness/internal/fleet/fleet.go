@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ type Fleet struct {
 
 	mu     sync.Mutex
 	events []history.Event
-	calls  map[string]map[int]history.Event // open, by worker
+	calls  map[string]history.Event // open, by name
 	counts map[string]int
 }
 
@@ -65,7 +66,7 @@ func Start(tb testing.TB, cfg Config) *Fleet {
 	f := &Fleet{
 		tb: tb, cfg: cfg, rng: rng,
 		family: redistest.Name(tb), store: redistest.Shared(tb, cfg.Version).Addr(),
-		calls: map[string]map[int]history.Event{}, counts: map[string]int{},
+		calls: map[string]history.Event{}, counts: map[string]int{},
 	}
 	f.terms = history.Terms{
 		Seed: cfg.Seed, Fault: cfg.Fault.Name, Server: cfg.Version.Name, Quiet: cfg.Fault.quiet,
@@ -150,12 +151,7 @@ func (f *Fleet) listen(name string, c *redistest.Child) {
 func (f *Fleet) killed(name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, e := range f.events {
-		if e.Kind == history.Kill && e.Worker == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.events, func(e history.Event) bool { return e.Kind == history.Kill && e.Worker == name })
 }
 
 // note takes an event into the history.
@@ -165,13 +161,10 @@ func (f *Fleet) note(e history.Event) {
 	f.events = append(f.events, e)
 	switch e.Kind {
 	case history.Call:
-		if f.calls[e.Worker] == nil {
-			f.calls[e.Worker] = map[int]history.Event{}
-		}
-		f.calls[e.Worker][e.ID] = e
+		f.calls[history.Name(e.Worker, e.ID)] = e
 	case history.Return:
-		call := f.calls[e.Worker][e.ID]
-		delete(f.calls[e.Worker], e.ID)
+		call := f.calls[history.Name(e.Worker, e.ID)]
+		delete(f.calls, history.Name(e.Worker, e.ID))
 		switch call.Op {
 		case history.Acquire, history.Lock:
 			if e.Class == history.OK {

@@ -3,6 +3,8 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -20,7 +22,7 @@ func (c *client) operate() {
 	id := c.begin(history.Event{Op: history.Inspect, Key: key})
 	held, waits, err := c.shown(ctx, key)
 	c.returned(id, history.Event{Shown: held}, err)
-	all := append(ids(held), waits...)
+	all := slices.AppendSeq(waits, maps.Keys(held))
 	if len(all) == 0 || c.rng.IntN(2) == 0 {
 		return
 	}
@@ -78,12 +80,4 @@ func (c *client) revoke(ctx context.Context, key, id, reason string) error {
 		return c.mtx.Revoke(ctx, key, id, reason)
 	}
 	return c.group.Revoke(ctx, key, id, reason)
-}
-
-func ids(held map[string]int) []string {
-	var all []string
-	for id := range held {
-		all = append(all, id)
-	}
-	return all
 }

@@ -42,6 +42,9 @@ type Operation struct {
 	Ran     bool // a Once ran its function
 }
 
+// Name tells operations apart: that of an ID of a worker.
+func Name(worker string, id int) string { return fmt.Sprintf("%s.%d", worker, id) }
+
 // Succeeded reports whether it returned without an error.
 func (o *Operation) Succeeded() bool { return o.Return != Forever && o.Class == OK }
 
@@ -74,16 +77,12 @@ type History struct {
 // New makes a history of events in any order.
 func New(terms Terms, events []Event) (*History, error) {
 	h := &History{Terms: terms, Events: events, Kills: map[string]int64{}, Away: map[string][]Span{}}
-	type name struct {
-		worker string
-		id     int
-	}
-	ops := map[name]*Operation{}
+	ops := map[string]*Operation{} // by name
 	for _, e := range events {
 		switch e.Kind {
 		case Call:
 			op := &Operation{Event: e, Return: Forever, Ended: Forever}
-			ops[name{e.Worker, e.ID}] = op
+			ops[Name(e.Worker, e.ID)] = op
 			h.Ops = append(h.Ops, op)
 		case Kill:
 			h.Kills[e.Worker] = e.At
@@ -101,7 +100,7 @@ func New(terms Terms, events []Event) (*History, error) {
 		if e.Kind != Return && e.Kind != Ended {
 			continue
 		}
-		op := ops[name{e.Worker, e.ID}]
+		op := ops[Name(e.Worker, e.ID)]
 		if op == nil {
 			return nil, fmt.Errorf("worker %s tells of operation %d, which it did not begin", e.Worker, e.ID)
 		}

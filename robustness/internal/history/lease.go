@@ -17,19 +17,16 @@ type Lease struct {
 
 // Leases are those that were granted on a key, or on all keys where it is "".
 func (h *History) Leases(op, key string) []Lease {
-	ends := map[string]map[int]*Operation{}
+	ends := map[string]*Operation{} // by the name of what they end
 	for _, o := range h.Ops {
 		if (o.Op == Release || o.Op == Unlock) && o.For != 0 {
-			if ends[o.Worker] == nil {
-				ends[o.Worker] = map[int]*Operation{}
-			}
-			ends[o.Worker][o.For] = o
+			ends[Name(o.Worker, o.For)] = o
 		}
 	}
 	var all []Lease
 	for _, o := range h.Ops {
 		if o.Op == op && o.Succeeded() && (key == "" || o.Key == key) {
-			all = append(all, h.lease(o, ends[o.Worker][o.ID]))
+			all = append(all, h.lease(o, ends[Name(o.Worker, o.ID)]))
 		}
 	}
 	h.share(all)
