@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/examples/internal/demo"
 	"github.com/leasehold-go/leasehold/examples/internal/demotest"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -42,23 +42,6 @@ func with(t *testing.T, set settings, test func(s *show)) {
 	if _, err := p.Show(t.Context(), io.Discard); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func TestTheVerdictSeesThatProtectionIsMissing(t *testing.T) {
-	set := quick
-	set.servers, set.ttl, set.phase = 2, 400*time.Millisecond, time.Second
-	with(t, set, func(s *show) {
-		p := s.begin(off)
-		s.crowd(t.Context(), set.phase)
-		p.settle()
-		p.mode = on // as though they had been protected
-		problems := strings.Join(p.verdict(), "\n")
-		for _, want := range []string{"loads in", "began while another ran", "ran at once"} {
-			if !strings.Contains(problems, want) {
-				t.Errorf("no word of %q in %q", want, problems)
-			}
-		}
-	})
 }
 
 // An error does not quote the URL, which may hold a password.
@@ -115,24 +98,6 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-func TestAnswers(t *testing.T) {
-	p := newPhase(on, "k", settings{ttl: time.Second})
-	p.began = time.Now().Add(-10 * time.Second)
-	p.answered(1, singleflight.Loaded, nil, 0) // into a cold cache, for which everybody waits
-	if p.p99() != 0 || p.answers() != 1 {
-		t.Errorf("p99 %v of %d answers", p.p99(), p.answers())
-	}
-	p.answered(1, singleflight.Stale, nil, p.warm+9*time.Second) // doesn't say that it is fresh
-	p.answered(1, singleflight.Cached, nil, p.warm+time.Second)  // could still be
-	if p.overdue != 0 {
-		t.Errorf("%d overdue", p.overdue)
-	}
-	p.answered(1, singleflight.Cached, nil, p.warm+2*time.Second)
-	if p.overdue != 1 || p.answers() != 4 || len(p.latency) != 3 {
-		t.Errorf("%d overdue of %d answers, %d timed", p.overdue, p.answers(), len(p.latency))
-	}
-}
-
 // The verdict is only as good as the count of expiries: each of these says what happens at
 // the origin ("+ 7" a load begins, "- 7" it ends, "x 7" it fails, "!" an invalidation; times
 // in s), and how many loads were due. The TTL is 10 s.
@@ -181,75 +146,35 @@ func TestTally(t *testing.T) {
 	}
 }
 
+// The page's buttons work, and other sites cannot press them.
 func TestPage(t *testing.T) {
-	set := quick
-	set.ttl = 400 * time.Millisecond
-	with(t, set, func(s *show) { testPage(t, s) })
-}
-
-func testPage(t *testing.T, s *show) {
-	s.begin(on)
-	page := httptest.NewServer(s.handler())
-	defer page.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); s.crowd(ctx, time.Hour) }()
-	defer func() { cancel(); <-ended }()
-
-	do := func(method, path, form, origin string, want int) *http.Response {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, page.URL+path, strings.NewReader(form))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		req.Header.Set("Origin", origin)
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = res.Body.Close() })
-		if res.StatusCode != want || !strings.Contains(res.Header.Get("Content-Security-Policy"), "default-src 'none'") {
-			t.Errorf("%s %s %s: %s, %v", method, path, form, res.Status, res.Header)
-		}
-		return res
-	}
-	until := func(what string, m mode, wanted func(r row) bool) row {
-		t.Helper()
-		var now state
-		for limit := time.Now().Add(15 * time.Second); time.Now().Before(limit); time.Sleep(20 * time.Millisecond) {
-			if err := json.NewDecoder(do("GET", "/state", "", "", 200).Body).Decode(&now); err != nil {
-				t.Fatal(err)
+	with(t, quick, func(s *show) {
+		s.begin(on)
+		page := httptest.NewServer(s.handler())
+		defer page.Close()
+		do := func(method, path, mode, origin string, want int) {
+			t.Helper()
+			req := redistest.Must(http.NewRequestWithContext(t.Context(), method, page.URL+path, strings.NewReader("mode="+mode)))(t)
+			req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			req.Header.Set("Origin", origin)
+			res := redistest.Must(http.DefaultClient.Do(req))(t)
+			defer res.Body.Close()
+			if res.StatusCode != want || !strings.Contains(res.Header.Get("Content-Security-Policy"), "default-src 'none'") {
+				t.Errorf("%s %s %s: %s, %v", method, path, mode, res.Status, res.Header)
 			}
-			for _, r := range now.Rows {
-				if now.Mode == m && r.Mode == m && wanted(r) {
-					return r
-				}
+			if path == "/state" {
+				var now state
+				redistest.NoError(t, json.NewDecoder(res.Body).Decode(&now))
+				redistest.Check(t, now.Mode == off && len(now.Rows) == 2, "the state is %+v", now)
 			}
 		}
-		t.Fatalf("never seen: %s; last: %+v", what, now)
-		return row{}
-	}
-	change := func(m string) string { return url.Values{"mode": {m}}.Encode() }
-	for _, path := range []string{"/", "/app.js", "/style.css"} {
-		do("GET", path, "", "", 200)
-	}
-	r := until("two expiries", on, func(r row) bool { return r.Expiries >= 2 && r.Waits > 0 })
-	if r.Loads != r.Expiries || r.Errors != 0 || len(r.Bars) != r.Expiries || r.P99 == 0 {
-		t.Errorf("protected: %+v", r)
-	}
-	do("POST", "/mode", change("off"), "http://elsewhere.example", 403)
-	do("POST", "/mode", change("sideways"), page.URL, 400)
-	do("POST", "/mode", change("off"), page.URL, 200)
-	until("a stampede", off, func(r row) bool { return r.Loads > 3*r.Expiries && r.Expiries > 0 })
-	do("POST", "/mode", change("stale"), page.URL, 200)
-	until("stale values", stale, func(r row) bool { return r.Stale > 0 })
-	do("POST", "/mode", change("near"), page.URL, 200)
-	until("values from memory", near, func(r row) bool { return r.Memory > r.Hits })
-	do("POST", "/mode", change("stale"), page.URL, 200)
-	do("POST", "/invalidate", "", page.URL, 200)
-	r = until("more expiries", stale, func(r row) bool { return r.Expiries > 4 })
-	if r.Loads != r.Expiries || r.Errors != 0 {
-		t.Errorf("invalidated: %+v", r)
-	}
+		for _, path := range []string{"/", "/app.js", "/style.css"} {
+			do("GET", path, "", "", 200)
+		}
+		do("POST", "/mode", "off", "http://elsewhere.example", 403)
+		do("POST", "/mode", "sideways", page.URL, 400)
+		do("POST", "/mode", "off", page.URL, 200)
+		do("POST", "/invalidate", "", page.URL, 200)
+		do("GET", "/state", "", "", 200)
+	})
 }

@@ -1,13 +1,11 @@
-// Quickstart shows leasehold at work, in about ten seconds: worker processes
-// share the caps of three tenants, one is killed in the middle, and then a lock
-// holder that was paused for too long tries to write.
+// Quickstart shows leasehold at work, in about seven seconds: worker processes
+// share the caps of three tenants, and one is killed in the middle.
 //
 //	go run ./examples/quickstart
 //
 // It uses the Redis or Valkey at REDIS_URL, or an embedded server where that is
 // not set. What it prints at the end is measured from what the processes report.
-// It exits with 1 if a cap was exceeded or a stale write accepted, and also if
-// that could not be tried.
+// It exits with 1 if a cap was exceeded, and also if that could not be tried.
 package main
 
 import (
@@ -23,7 +21,6 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/examples/internal/demo"
-	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -31,7 +28,7 @@ var program = demo.Program{
 	Name:  "quickstart",
 	Limit: 60 * time.Second,
 	Run:   run,
-	Roles: map[string]demo.Role{"worker": worker, "writer": writer},
+	Roles: map[string]demo.Role{"worker": worker},
 }
 
 func main() { program.Main() }
@@ -48,7 +45,6 @@ const (
 	// permitTTL is how long a killed worker's permits stay taken, at most. The default of 30 s
 	// suits real work better; here somebody is watching.
 	permitTTL = 2 * time.Second
-	lockTTL   = time.Second
 
 	// A worker is killed in the middle of a job that is longer than the others', for the
 	// tenant with one permit. By then its lease has been renewed.
@@ -61,9 +57,6 @@ const (
 	waits   = "waits"
 	started = "started"     // Acquire has returned; Left is how long the job takes
 	ended   = "ended a job" // Release has not yet been called
-	wrote   = "wrote"       // with Token; Text: accepted, refused, or an error
-
-	accepted, refused = "accepted", "refused"
 )
 
 // worker runs one job after the other for each tenant. An order makes its next job for the
@@ -108,59 +101,21 @@ func job(ctx context.Context, c *demo.Child, tenant string) error {
 	return nil
 }
 
-// writer locks an order and writes it under the guard, and once more with the same token for
-// each line of its parent.
-func writer(ctx context.Context, c *demo.Child) error {
-	locks, err := mutex.New(c.Redis, mutex.Config{Name: c.Run, TTL: lockTTL})
-	if err != nil {
-		return err
-	}
-	defer demo.Close(ctx, locks)
-	guard, err := mutex.NewGuard(c.Redis, mutex.GuardConfig{Name: c.Run})
-	if err != nil {
-		return err
-	}
-	lock, err := locks.Lock(ctx, "order-42")
-	if err != nil {
-		return err
-	}
-	for {
-		// Not under the lock's Context: this is the holder that has looked just before it was
-		// paused, and is already on its way to the resource. No client can rule that out.
-		err := guard.Set(ctx, "order-42", lock.Token(), "written by "+c.Name, time.Minute)
-		result := accepted
-		if errors.Is(err, leasehold.ErrFenced) {
-			result = refused
-		} else if err != nil {
-			result = err.Error()
-		}
-		c.Report(demo.Event{Kind: wrote, Text: result, Token: lock.Token()})
-		select {
-		case <-c.Orders:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
 func run(s *demo.Show) demo.Problems {
 	s.Print("leasehold quickstart: %d worker processes\non %s", workers, s.Server.Label)
 	s.Print("Each worker runs one job after the other for each of %d tenants. A tenant's cap", len(tenants))
 	s.Print("(in brackets) holds over all workers. The numbers are the workers at work.\n")
-	o := &outcome{tenants: caps(s), stale: staleHolder(s)}
+	all := caps(s)
 	const line = "%-8s  %3v  %12v  %9v  %12v"
 	s.Print("\n"+line, "tenant", "cap", "most at once", "jobs done", "longest wait")
 	var takeover time.Duration
-	for i, t := range o.tenants {
+	for i, t := range all {
 		s.Print(line, tenants[i], capOf(tenants[i]), t.most, t.jobs, t.longestWait.Round(10*time.Millisecond))
 		takeover = max(takeover, t.takeover)
 	}
-	problems := verdict(o)
+	problems := verdict(all)
 	if len(problems) == 0 {
 		s.Print("\nNo cap was exceeded. What the killed worker held was in use again %v\nafter the kill.", takeover.Round(10*time.Millisecond))
-		if o.stale.tried {
-			s.Print("The stale holder's write was refused.")
-		}
 	}
 	return problems
 }
@@ -242,63 +197,13 @@ func measure(events []demo.Event, tenant string, kill demo.Event) (r result) {
 	return r
 }
 
-// stale is how the second part ended.
-type stale struct {
-	tried         bool
-	old, new      uint64 // tokens of the first holder and of the one after it
-	result, value string // of the first holder's late write, and in the guard after it
-}
-
-// staleHolder is the second part: A locks and writes, and is stopped past its lease; B locks and
-// writes; A goes on where it was, which is in a write.
-func staleHolder(s *demo.Show) (o stale) {
-	s.Print("\nA stale lock holder: order-42 is locked for %v, renewed while its holder runs", lockTTL)
-	if !demo.CanPause {
-		s.Print("  left out: this system has no SIGSTOP to pause a process with")
-		return o
-	}
-	fleet := s.Fleet()
-	lockAndWrite := func(who string) (*demo.Process, uint64) {
-		p := fleet.Start(demo.Spec{Name: who, Role: "writer"})
-		e := fleet.Await(demo.Event{From: who, Kind: wrote})
-		s.Say("%s locked with token %d, writes: %s", who, e.Token, e.Text)
-		return p, e.Token
-	}
-	a, old := lockAndWrite("A")
-	a.Pause()
-	s.Say("A stopped (SIGSTOP), so that it cannot renew; B asks for the lock")
-	_, next := lockAndWrite("B")
-	known := len(fleet.Events())
-	a.Send("write") // the order lies in A's stdin when A wakes up: it writes at once
-	a.Resume()
-	late := fleet.Await(demo.Event{From: "A", Kind: wrote, Index: known}).Text
-	s.Say("A continued (SIGCONT), writes with token %d: %s", old, late)
-	guard := demo.Must(mutex.NewGuard(s.Redis, mutex.GuardConfig{Name: fleet.Run}))
-	value, _, err := guard.Get(s.Ctx, "order-42")
-	demo.Check(err)
-	s.Say("the value is %q", value)
-	fleet.Stop()
-	return stale{true, old, next, late, value}
-}
-
-// outcome is what was seen: a result of each tenant, and the second part.
-type outcome struct {
-	tenants []result
-	stale   stale
-}
-
 // verdict lists what went against the promises, and what kept them from being tried.
-func verdict(o *outcome) (problems demo.Problems) {
+func verdict(all []result) (problems demo.Problems) {
 	for i, name := range tenants {
-		r, limit := o.tenants[i], capOf(name)
+		r, limit := all[i], capOf(name)
 		problems.If(r.most > limit, "%s: the cap of %d was exceeded: %d jobs ran at once", name, limit, r.most)
 		problems.If(r.most < limit, "%s: never more than %d jobs at once, so its cap of %d was not tried", name, r.most, limit)
 		problems.If(name == victimTenant && r.takeover == 0, "what the killed worker held was never taken over")
-	}
-	if s := o.stale; s.tried {
-		problems.If(s.result != refused, "the stale write, with token %d after %d, was not refused: %s", s.old, s.new, s.result)
-		problems.If(s.new <= s.old, "the second holder's token %d is not above the first one's %d", s.new, s.old)
-		problems.If(s.value != "written by B", "the guarded value is %q; want that of B", s.value)
 	}
 	return problems
 }

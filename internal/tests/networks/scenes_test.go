@@ -13,8 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -90,7 +88,6 @@ func client(t *testing.T, o *redis.UniversalOptions, mod []func(*redis.Universal
 // newMutex returns a mutex of the family "net" that is closed with the test.
 func (s *site) newMutex(rdb redis.UniversalClient, ttl time.Duration) *mutex.Mutex {
 	s.Helper()
-	harness.StrictOnly(s, map[string]string{"TestCrowdOverALongRoundTrip": "an unlock makes no call that could be measured"})
 	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "net", TTL: ttl, KeepFor: harness.KeepFor(ttl)}))(s)
 	s.Cleanup(func() {
 		began := time.Now()
@@ -252,60 +249,6 @@ func TestManyHeldOverLongRoundTrips(t *testing.T) {
 	}
 }
 
-// fullPipelines returns the time that the enters and leaves of n locks take if eight
-// pipelines carry the enters at once, and then the leaves.
-func (s *site) fullPipelines(n int) time.Duration {
-	rdb, sent := s.far(), &recorder{}
-	rdb.AddHook(sent)
-	l, err := s.newMutex(rdb, 30*time.Second).Lock(s.Context(), "recorded")
-	if err == nil {
-		err = l.Unlock()
-	}
-	redistest.CheckNow(s, err == nil && len(sent.args) == 2, "%v; recorded %v; want an enter and a leave", err, sent.args)
-	const pipelines = 8
-	began := time.Now()
-	for _, args := range sent.args {
-		var group sync.WaitGroup
-		for p := range pipelines {
-			group.Go(func() {
-				pipe := rdb.Pipeline()
-				for i := p; i < n; i += pipelines {
-					of := slices.Clone(args)
-					for j, arg := range of {
-						if text, ok := arg.(string); ok {
-							of[j] = strings.ReplaceAll(text, "recorded", fmt.Sprint("floor", i))
-						}
-					}
-					pipe.Do(context.Background(), of...)
-				}
-				redistest.NoError(s, redistest.ErrorOf(pipe.Exec(context.Background())))
-			})
-		}
-		group.Wait()
-	}
-	return time.Since(began)
-}
-
-// A recorder is a hook that keeps the arguments of the scripts that were sent alone and
-// answered.
-type recorder struct{ args [][]any }
-
-func (r *recorder) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if cmd.Name() == "evalsha" && err == nil {
-			r.args = append(r.args, slices.Clone(cmd.Args()))
-		}
-		return err
-	}
-}
-
-func (r *recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 // A crowd that comes at once, each caller with its own key.
 func TestCrowdOverALongRoundTrip(t *testing.T) {
 	for _, callers := range either([]int{5000, 20000}, []int{2000}) {
@@ -325,11 +268,7 @@ func TestCrowdOverALongRoundTrip(t *testing.T) {
 				}
 				group.Wait()
 				failed.report(s, "Lock and Unlock")
-				took, floor := time.Since(began), s.fullPipelines(callers)
-				s.Logf("%d pairs took %v; in full pipelines %v", callers, took.Round(time.Millisecond), floor.Round(time.Millisecond))
-				// A smaller crowd ends before pipelines have grown.
-				redistest.Check(s, callers < 20_000 || took <= 2*floor,
-					"%d pairs took %v; want twice the time of full pipelines at most", callers, took)
+				s.Logf("%d pairs took %v", callers, time.Since(began).Round(time.Millisecond))
 			})
 		})
 	}

@@ -147,11 +147,7 @@ func (w *world) watchKept(seen map[string]*blocked) {
 	healthy := heard || w.calmBut(messages, now.Add(-settled), now)
 	healthy = healthy && w.allNoticed()
 	for _, kind := range []string{"sem", "mtx"} {
-		keys := semKeys
-		if kind == "mtx" {
-			keys = mtxKeys
-		}
-		for _, key := range keys {
+		for _, key := range keysOf[kind] {
 			if !healthy {
 				delete(seen, kind+key)
 				continue
@@ -215,20 +211,13 @@ func (w *world) calmBut(dir string, from, to time.Time) bool {
 // wantNothingOf checks that a client whose handles were closed has nothing on the server.
 func (w *world) wantNothingOf(c *client) {
 	for _, kind := range []string{"sem", "mtx"} {
-		keys := semKeys
-		if kind == "mtx" {
-			keys = mtxKeys
-		}
-		for _, key := range keys {
+		for _, key := range keysOf[kind] {
 			s := w.standing(kind, key)
-			for id, a := range s.held {
-				if a.label == c.label {
-					w.fail("L2", "client %d was closed, and %s %s still has its lease %s", c.number, kind, key, id)
-				}
-			}
-			for id, a := range s.waiting {
-				if a.label == c.label {
-					w.fail("L2", "client %d was closed, and %s %s still has its waiter %s", c.number, kind, key, id)
+			for what, all := range map[string]map[string]listed{"lease": s.held, "waiter": s.waiting} {
+				for id, a := range all {
+					if a.label == c.label {
+						w.fail("L2", "client %d was closed, and %s %s still has its %s %s", c.number, kind, key, what, id)
+					}
 				}
 			}
 		}

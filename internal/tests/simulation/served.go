@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/semaphore"
 )
 
 // longestDo is how long two loads may take, and what happens between them.
@@ -63,29 +64,20 @@ func (w *world) serves(c *client) {
 		}
 	}
 	try := func(what string, call func(ctx context.Context) error) { w.try(what, c, call) }
-	for _, key := range semKeys {
-		began := w.uses(c, "sem", key)
-		try("acquire "+key, func(ctx context.Context) error {
-			l, err := c.sem.Acquire(ctx, key)
-			if err != nil {
-				return err
-			}
-			defer w.uses(c, "sem", key)
-			return l.Release()
-		})
-		took("acquire "+key, began, semTTL+10*time.Second+late)
-	}
-	for _, key := range totKeys {
-		began := w.uses(c, "tot", key)
-		try("acquire "+key+" of a total", func(ctx context.Context) error {
-			l, err := c.total.Acquire(ctx, key)
-			if err != nil {
-				return err
-			}
-			defer w.uses(c, "tot", key)
-			return l.Release()
-		})
-		took("acquire "+key+" of a total", began, semTTL+10*time.Second+late)
+	for i, sem := range []*semaphore.Semaphore{c.sem, c.total} { // always in this order
+		kind := []string{"sem", "tot"}[i]
+		for _, key := range keysOf[kind] {
+			began := w.uses(c, kind, key)
+			try("acquire "+key, func(ctx context.Context) error {
+				l, err := sem.Acquire(ctx, key)
+				if err != nil {
+					return err
+				}
+				defer w.uses(c, kind, key)
+				return l.Release()
+			})
+			took("acquire "+key, began, semTTL+10*time.Second+late)
+		}
 	}
 	for _, key := range mtxKeys {
 		began := w.uses(c, "mtx", key)

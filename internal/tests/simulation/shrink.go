@@ -28,7 +28,7 @@ func report(t *testing.T, seed uint64, s schedule, v *violation) {
 	if sh.left <= 0 {
 		return
 	}
-	few := sh.simplify(sh.fewest(s))
+	few := sh.fewest(s)
 	const runs = 20
 	again := 0
 	for range runs {
@@ -105,35 +105,6 @@ func (sh *shrinking) fewest(s schedule) schedule {
 		if sh.left == 0 || time.Now().After(sh.until) {
 			return s
 		}
-	}
-	return s
-}
-
-// simplify makes steps plainer, each by itself: round times, and no extras.
-func (sh *shrinking) simplify(s schedule) schedule {
-	try := func(i int, change func(*step)) {
-		c := append(schedule{}, s...)
-		change(&c[i])
-		if c[i] != s[i] && sh.fails(c) {
-			s = c
-		}
-	}
-	for i := range s {
-		for _, b := range []func(*step) *bool{
-			func(s *step) *bool { return &s.big }, func(s *step) *bool { return &s.fails },
-			func(s *step) *bool { return &s.obeys }, func(s *step) *bool { return &s.silent },
-			func(s *step) *bool { return &s.again },
-		} {
-			try(i, func(s *step) { *b(s) = false })
-		}
-		try(i, func(s *step) { s.extend = 0 })
-		try(i, func(s *step) {
-			for _, d := range []*time.Duration{&s.wait, &s.hold, &s.load, &s.span, &s.by} {
-				if r := d.Round(100 * time.Millisecond); r > 0 {
-					*d = r
-				}
-			}
-		})
 	}
 	return s
 }

@@ -86,13 +86,10 @@ func readAttempt(kind, key, member string) (id string, a listed, ok bool) {
 
 // kindOf is the kind of a key, whose names differ.
 func kindOf(key string) string {
-	switch {
-	case slices.Contains(semKeys, key):
-		return "sem"
-	case slices.Contains(totKeys, key):
-		return "tot"
-	case slices.Contains(mtxKeys, key):
-		return "mtx"
+	for kind, keys := range keysOf {
+		if slices.Contains(keys, key) {
+			return kind
+		}
 	}
 	return "flt"
 }

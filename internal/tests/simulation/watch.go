@@ -110,14 +110,10 @@ func (w *world) watch() {
 		case <-w.failed:
 			return
 		}
-		for _, key := range semKeys {
-			w.watchLeases(seen, "sem", key)
-		}
-		for _, key := range totKeys {
-			w.watchLeases(seen, "tot", key)
-		}
-		for _, key := range mtxKeys {
-			w.watchLeases(seen, "mtx", key)
+		for _, kind := range []string{"sem", "tot", "mtx"} {
+			for _, key := range keysOf[kind] {
+				w.watchLeases(seen, kind, key)
+			}
 		}
 		w.watchKept(rests)
 		w.watchBeliefs()

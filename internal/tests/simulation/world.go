@@ -40,6 +40,7 @@ var (
 	totShares  = map[string]int{"u": 2, "v": 4}
 	mtxKeys    = []string{"m", "n"}
 	flightKeys = []string{"x", "y", "z"}
+	keysOf     = map[string][]string{"sem": semKeys, "tot": totKeys, "mtx": mtxKeys}
 )
 
 // violation is a promise that was not kept: the first of a run.
