@@ -20,10 +20,7 @@ func TestClientSideCachingNeedsOneMoreRule(t *testing.T) {
 	for _, v := range redistest.NeedServers(t) {
 		t.Run(v.String(), func(t *testing.T) {
 			srv := redistest.StartServer(t, v)
-			rules, err := redistest.DocumentedACL()
-			if err != nil {
-				t.Fatal(err)
-			}
+			rules := redistest.Must(redistest.DocumentedACL())(t)
 			for _, c := range []struct {
 				user string
 				more []string
@@ -33,21 +30,13 @@ func TestClientSideCachingNeedsOneMoreRule(t *testing.T) {
 				for _, rule := range append(rules, c.more...) {
 					args = append(args, rule)
 				}
-				if err := srv.Client().Do(t.Context(), args...).Err(); err != nil {
-					t.Fatal(err)
-				}
+				redistest.WantErr(t, srv.Client().Do(t.Context(), args...).Err())
 				rdb := cachingClient(&redis.Options{Addr: srv.Addr(), Username: c.user, Password: "secret"})
 				defer rdb.Close()
-				users, err := singleflight.New(rdb, singleflight.Config[User]{Name: c.user, TTL: time.Minute})
-				if err != nil {
-					t.Fatal(err)
-				}
+				users := redistest.Must(singleflight.New(rdb, singleflight.Config[User]{Name: c.user, TTL: time.Minute}))(t)
 				defer users.Close(t.Context())
 				hit := func() {
-					_, err := users.Do(t.Context(), "7", func(context.Context) (User, error) { return User{"7", "Ada"}, nil })
-					if err != nil {
-						t.Fatal(err)
-					}
+					redistest.Must(users.Do(t.Context(), "7", func(context.Context) (User, error) { return User{"7", "Ada"}, nil }))(t)
 				}
 				for range 3 { // loaded, and then cached
 					hit()
@@ -67,10 +56,7 @@ func TestClientSideCachingNeedsOneMoreRule(t *testing.T) {
 // gets is how many GETs the server has executed.
 func gets(t *testing.T, srv *redistest.Server) (n int) {
 	t.Helper()
-	info, err := srv.Client().Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := redistest.Must(srv.Client().Info(t.Context(), "commandstats").Result())(t)
 	for line := range strings.Lines(info) {
 		if rest, ok := strings.CutPrefix(line, "cmdstat_get:calls="); ok {
 			for _, digit := range rest {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/leaseholdtest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
@@ -16,10 +17,7 @@ import (
 func TestWhileRedisIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb, ctx := leaseholdtest.Client(t), t.Context()
-		caps, err := semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		caps := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 1}))(t)
 		defer caps.Close(ctx)
 		runs := 0
 		work := func(ctx context.Context) error { runs++; return ctx.Err() }

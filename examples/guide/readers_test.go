@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/leaseholdtest"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
@@ -17,10 +18,7 @@ import (
 
 func TestReadersAndAWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		caps, err := semaphore.New(leaseholdtest.Client(t), semaphore.Config{Name: "docs", Limit: readers})
-		if err != nil {
-			t.Fatal(err)
-		}
+		caps := redistest.Must(semaphore.New(leaseholdtest.Client(t), semaphore.Config{Name: "docs", Limit: readers}))(t)
 		defer caps.Close(t.Context())
 		var reading, writing, most atomic.Int32
 		read := func(context.Context) error {
@@ -50,9 +48,7 @@ func TestReadersAndAWriter(t *testing.T) {
 					what, do = Write, write
 				}
 				for range 5 {
-					if err := what(t.Context(), caps, "doc", do); err != nil {
-						t.Error(err)
-					}
+					redistest.NoError(t, what(t.Context(), caps, "doc", do))
 				}
 			})
 		}
@@ -61,7 +57,7 @@ func TestReadersAndAWriter(t *testing.T) {
 			t.Error("no two readers read at once")
 		}
 		// A reader cannot become a writer.
-		err = Read(t.Context(), caps, "doc", func(ctx context.Context) error { return Write(ctx, caps, "doc", write) })
+		err := Read(t.Context(), caps, "doc", func(ctx context.Context) error { return Write(ctx, caps, "doc", write) })
 		if !errors.Is(err, leasehold.ErrInvalid) {
 			t.Errorf("%v; want ErrInvalid", err)
 		}
@@ -70,15 +66,12 @@ func TestReadersAndAWriter(t *testing.T) {
 
 func TestServe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		locks, err := mutex.New(leaseholdtest.Client(t), mutex.Config{Name: "serve"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		locks := redistest.Must(mutex.New(leaseholdtest.Client(t), mutex.Config{Name: "serve"}))(t)
 		defer locks.Close(t.Context())
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		led := 0
-		err = Serve(ctx, locks, func(ctx context.Context, token uint64) error {
+		err := Serve(ctx, locks, func(ctx context.Context, token uint64) error {
 			led++
 			<-ctx.Done()
 			return ctx.Err()

@@ -7,16 +7,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/leaseholdtest"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
 func TestTransfersInBothDirections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		accounts, err := mutex.New(leaseholdtest.Client(t), mutex.Config{Name: "accounts"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		accounts := redistest.Must(mutex.New(leaseholdtest.Client(t), mutex.Config{Name: "accounts"}))(t)
 		defer accounts.Close(t.Context())
 		balance := map[string]int{"alice": 50, "bob": 50} // the locks guard it
 		var all sync.WaitGroup
