@@ -18,8 +18,7 @@ func (f *fixture) goAway(g *singleflight.Group[string], w *harness.Wire) {
 	f.Helper()
 	synctest.Wait() // an answer that is still to come would say that it is back
 	w.GoAway(func() {
-		_, _, err := g.Peek(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrRefused)
+		redistest.WantErr(f, peekErr(f.Context(), g, "k"), leasehold.ErrUnavailable, harness.ErrRefused)
 	})
 }
 
@@ -74,13 +73,11 @@ func TestSilenceIsLearned(t *testing.T) {
 		fetch(f, f.Context(), g, "k", gives("v")).got()
 		wire.Stall()
 		began := time.Now()
-		_, _, err := g.Peek(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		redistest.WantErr(f, peekErr(f.Context(), g, "k"), leasehold.ErrUnavailable)
 		redistest.Expect(f, time.Since(began), clientPatience, "the first call took %v")
 		for range 20 {
 			began := time.Now()
-			_, _, err := g.Peek(f.Context(), "k")
-			redistest.WantErr(f, err, leasehold.ErrUnavailable)
+			redistest.WantErr(f, peekErr(f.Context(), g, "k"), leasehold.ErrUnavailable)
 			redistest.AtMost(f, time.Since(began), 100*time.Millisecond, "a later call took %v")
 		}
 		wire.Heal()
@@ -122,8 +119,7 @@ func TestObserverIsToldOfCallsThatRedisAbsenceMadeFail(t *testing.T) {
 				told = append(told, e.Duration)
 			}
 		})
-		observes := func(c *singleflight.Config[string]) { c.Observer = observer }
-		g, wire := f.open(observes, maxLoads(1))
+		g, wire := f.open(func(c *singleflight.Config[string]) { c.Observer = observer }, maxLoads(1))
 		fetch(f, f.Context(), g, "k", gives("v")).got()
 		fetch(f, f.Context(), g, "k", never(f)).got()
 		fetch(f, f.Context(), g, "l", fails(context.DeadlineExceeded)).failed()
@@ -143,8 +139,7 @@ func TestObserverIsToldOfCallsThatRedisAbsenceMadeFail(t *testing.T) {
 				_, _ = g.Do(ctx, "k", never(f))
 			}, 0},
 			"a short ctx": {func() {
-				ctx, cancel := context.WithTimeout(f.Context(), time.Millisecond)
-				defer cancel()
+				ctx := f.within(time.Millisecond)
 				_, _ = g.Do(ctx, "k", never(f))
 			}, 1},
 		} {

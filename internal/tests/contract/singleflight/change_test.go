@@ -20,8 +20,7 @@ import (
 func TestPutStandsAgainstALoadUnderWay(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, other := f.two()
-		o := newOrigin(f)
-		old, l := begin(f, f.Context(), g, "k", o, o.load)
+		old, l, _ := f.loading(g, "k")
 		redistest.WantErr(f, other.Put(f.Context(), "k", "put"))
 		for _, of := range []*singleflight.Group[string]{g, other} {
 			wantStored(f, of, "k", "put")
@@ -131,8 +130,7 @@ func TestVersionsOfATypeSideBySide(t *testing.T) {
 // Invalidate drops values, ErrNotFound and remembered failures, of several keys, and nothing of other keys.
 func TestInvalidate(t *testing.T) {
 	each(t, func(f *fixture) {
-		mod := func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute }
-		g, other := f.two(mod)
+		g, other := f.two(func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute })
 		for range 2 {
 			fetch(f, f.Context(), g, "value", gives("1")).got()
 			fetch(f, f.Context(), g, "stays", gives("1")).got()
@@ -194,8 +192,7 @@ func TestInvalidateFails(t *testing.T) {
 		redistest.WantErr(f, keysError(f, err, "a", "b")["b"], leasehold.ErrUnavailable, harness.ErrCut)
 		redistest.Between(f, time.Since(began), 3*time.Second, 4*time.Second, "tried for %v")
 		began = time.Now()
-		ctx, cancel := context.WithTimeout(f.Context(), time.Second)
-		defer cancel()
+		ctx := f.within(time.Second)
 		err = g.Invalidate(ctx, "a", "b")
 		redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable, redistest.Says(f.Family+"/a", f.Family+"/b"))
 		redistest.Expect(f, time.Since(began), time.Second, "returned after %v")

@@ -42,13 +42,9 @@ func TestAfterClose(t *testing.T) {
 			redistest.WantErr(f, g.Close(f.Context()))
 		}
 		sent := wire.Sent()
-		redistest.WantErr(f, redistest.ErrorOf(g.Do(f.Context(), "k", never(f))), leasehold.ErrClosed, redistest.Says(f.Family+"/k"))
-		redistest.WantErr(f, redistest.ErrorOf(g.Fetch(f.Context(), "k", never(f))), leasehold.ErrClosed)
-		redistest.WantErr(f, redistest.ErrorOf(g.DoMany(f.Context(), []string{"k"}, nil)), leasehold.ErrClosed)
-		_, _, err := g.Peek(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrClosed)
-		redistest.WantErr(f, g.Invalidate(f.Context(), "k"), leasehold.ErrClosed)
-		redistest.WantErr(f, redistest.ErrorOf(g.Inspect(f.Context(), "k")), leasehold.ErrClosed)
+		for call, err := range everyCall(f, f.Context(), g, "k") {
+			redistest.WantErr(f, err, leasehold.ErrClosed, redistest.Says("singleflight: "+call+" "+f.Family))
+		}
 		redistest.Expect(f, wire.Sent()-sent, 0, "%d commands were sent")
 		fetch(f, f.Context(), other, "k", never(f)).got() // its values stay
 	})
@@ -61,8 +57,7 @@ func TestCloseIsBoundedByItsCtx(t *testing.T) {
 		o := newOrigin(f)
 		first := fetch(f, f.Context(), g, "k", o.load) // ignores its ctx
 		l := o.next(f)
-		ctx, cancel := context.WithTimeout(f.Context(), 3*time.Second)
-		defer cancel()
+		ctx := f.within(3 * time.Second)
 		began := time.Now()
 		err := g.Close(ctx)
 		redistest.WantErr(f, err, context.DeadlineExceeded)
@@ -102,8 +97,7 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 						c.MaxLoads = 3
 					}
 				})
-				o := newOrigin(f)
-				first, l := begin(f, f.Context(), g, "k", o, o.load)
+				first, l, _ := f.loading(g, "k")
 				put(f, wire)
 				closed := make(chan error, 1)
 				go func() { closed <- g.Close(f.Context()) }()
@@ -126,8 +120,7 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 func TestCloseWhileAQuestionIsUnderWay(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		other, g, wire := f.pair()
-		o := newOrigin(f)
-		first, l := begin(f, f.Context(), g, "k", o, o.load)
+		first, l, _ := f.loading(g, "k")
 		wire.StallReplies("load ask") // sent when the subscription stands
 		waits := fetch(f, f.Context(), other, "k", never(f))
 		synctest.Wait()
@@ -161,10 +154,8 @@ func TestCloseEndsARefresh(t *testing.T) {
 // Close ends a load that waits for its permit, and a caller that waits for another process.
 func TestCloseEndsWaits(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		mod := func(c *singleflight.Config[string]) { c.MaxLoads = 1 }
-		g, other := f.two(mod)
-		o := newOrigin(f)
-		theirs, l := begin(f, f.Context(), other, "theirs", o, o.load)
+		g, other := f.two(func(c *singleflight.Config[string]) { c.MaxLoads = 1 })
+		theirs, l, _ := f.loading(other, "theirs")
 		waits := fetch(f, f.Context(), g, "theirs", never(f))
 		permit := fetch(f, f.Context(), g, "own", never(f))
 		synctest.Wait()
@@ -205,8 +196,7 @@ func TestCloseWaitsForANearRead(t *testing.T) {
 		time.Sleep(lasts * 7 / 8)
 		w.Stall()
 		peek(f, g, "k") // renews the read lease, for clientPatience
-		ctx, cancel := context.WithTimeout(f.Context(), clientPatience*3/4)
-		defer cancel()
+		ctx := f.within(clientPatience * 3 / 4)
 		err := g.Close(ctx)
 		redistest.WantErr(f, err, context.DeadlineExceeded)
 		redistest.WantErr(f, err, leasehold.ErrUnavailable)
@@ -269,8 +259,7 @@ func TestShutdownIsBoundedByItsCtx(t *testing.T) {
 		g, _ := f.open()
 		o := newOrigin(f)
 		first, l := begin(f, f.Context(), g, "k", o, o.obedient)
-		ctx, cancel := context.WithTimeout(f.Context(), 3*time.Second)
-		defer cancel()
+		ctx := f.within(3 * time.Second)
 		began := time.Now()
 		err := redistest.Get(f, "Shutdown", shutDown(ctx, g))
 		redistest.Expect(f, time.Since(began), 3*time.Second, "it took %v")

@@ -195,8 +195,7 @@ func TestInvalidateDuringALoad(t *testing.T) {
 			key := fmt.Sprint(waited)
 			g, other := f.two()
 			third, _ := f.open()
-			o := newOrigin(f)
-			first, l := begin(f, f.Context(), g, key, o, o.load)
+			first, l, o := f.loading(g, key)
 			var waits *pending[string]
 			if waited {
 				waits = fetch(f, f.Context(), other, key, never(f))
@@ -229,8 +228,7 @@ func TestLoadLongerThanItsLease(t *testing.T) {
 	some(t, func(f *fixture) {
 		g, _ := f.open(lease(3 * time.Second)) // a busy machine does not miss its renewals
 		other, _ := f.open(lease(3 * time.Second))
-		o := newOrigin(f)
-		first, l := begin(f, f.Context(), g, "k", o, o.load)
+		first, l, o := f.loading(g, "k")
 		waits := fetch(f, f.Context(), other, "k", o.load)
 		time.Sleep(5 * time.Second)
 		redistest.CheckNow(f, !l.over(), "the load ended: %v", context.Cause(l.ctx))

@@ -41,8 +41,7 @@ func TestMissedMessageIsAskedForAtOnce(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		other, g, wire := f.pair()
 		fetch(f, f.Context(), other, "warm", gives("v")).got() // it is connected
-		o := newOrigin(f)
-		first, l := begin(f, f.Context(), g, "k", o, o.load)
+		first, l, _ := f.loading(g, "k")
 		wire.HoldDials()
 		waits := fetch(f, f.Context(), other, "k", never(f))
 		synctest.Wait()
@@ -97,8 +96,7 @@ func TestForeignKeys(t *testing.T) {
 // A DoMany of everything at once: fresh, stale, remembered as missing, loaded here, loaded elsewhere, and failing.
 func TestDoManyOfEverything(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		mod := func(c *singleflight.Config[string]) { c.NotFoundTTL = time.Hour }
-		g, other := f.two(staleFor, mod)
+		g, other := f.two(staleFor, func(c *singleflight.Config[string]) { c.NotFoundTTL = time.Hour })
 		fetch(f, f.Context(), g, "nothing", fails(singleflight.ErrNotFound)).failed()
 		f.stalled(g, "stale")
 		fetch(f, f.Context(), g, "fresh", gives("fresh")).got()

@@ -175,8 +175,7 @@ func TestNewcomerToALoadThatEndsLoadsAnew(t *testing.T) {
 func TestCallerThatLeavesWhileItsFlightEndsLoadsNothing(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, other, wire := f.pair()
-		o := newOrigin(f)
-		first, l := begin(f, f.Context(), g, "k", o, o.load)
+		first, l, o := f.loading(g, "k")
 		redistest.WantErr(f, other.Invalidate(f.Context(), "k"))
 		ctx, cancel := context.WithCancel(f.Context())
 		late := fetch(f, ctx, g, "k", o.obedient) // it must not have the result of that load
@@ -202,8 +201,7 @@ func TestCallerThatIsServedWhileItsFlightEndsHasTheValueRebuilt(t *testing.T) {
 		g, wire := f.open(mod)
 		fetch(f, f.Context(), g, "k", gives("old")).got()
 		time.Sleep(2 * time.Second)
-		o := newOrigin(f)
-		first, l := begin(f, f.Context(), g, "k", o, o.load)
+		first, l, o := f.loading(g, "k")
 		synctest.Wait()
 		late := fetch(f, f.Context(), g, "k", o.load)
 		synctest.Wait()

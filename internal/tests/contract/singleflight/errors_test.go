@@ -23,8 +23,7 @@ func (e *notHere) Error() string { return fmt.Sprintf("code %d", e.code) }
 func TestErrorsAcrossProcesses(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, other := f.two()
-		o := newOrigin(f)
-		first, l := begin(f, f.Context(), g, "k", o, o.load)
+		first, l, _ := f.loading(g, "k")
 		waits := fetch(f, f.Context(), other, "k", never(f))
 		redistest.Eventually(f, "the other", func() bool { return f.Queued("k") == 1 })
 		boom := fmt.Errorf("lookup: %w", &notHere{7})
@@ -48,8 +47,7 @@ func TestLongErrorsAreCut(t *testing.T) {
 		} {
 			for _, panics := range []bool{false, true} {
 				key := fmt.Sprint(name, panics)
-				o := newOrigin(f)
-				first, l := begin(f, f.Context(), g, key, o, o.load)
+				first, l, _ := f.loading(g, key)
 				waits := fetch(f, f.Context(), other, key, never(f))
 				redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
 				if panics {
@@ -75,11 +73,9 @@ func TestLongErrorsAreCut(t *testing.T) {
 func TestNotFoundAcrossProcesses(t *testing.T) {
 	each(t, func(f *fixture) {
 		for _, remember := range []time.Duration{0, time.Minute} {
-			mod := func(c *singleflight.Config[string]) { c.NotFoundTTL = remember }
-			other, g, wire := f.pair(mod)
+			other, g, wire := f.pair(func(c *singleflight.Config[string]) { c.NotFoundTTL = remember })
 			key := remember.String()
-			o := newOrigin(f)
-			first, l := begin(f, f.Context(), g, key, o, o.load)
+			first, l, _ := f.loading(g, key)
 			waits := fetch(f, f.Context(), other, key, never(f))
 			redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
 			l.fails(fmt.Errorf("users: %w", singleflight.ErrNotFound))
@@ -106,8 +102,7 @@ func TestNotFoundAcrossProcesses(t *testing.T) {
 func TestFailureIsSharedWithWaitersOnly(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		other, g, wire := f.pair()
-		o := newOrigin(f)
-		first, l := begin(f, f.Context(), g, "k", o, o.load)
+		first, l, _ := f.loading(g, "k")
 		fetch(f, f.Context(), other, "warm", gives("v")).got() // it is connected
 		wire.HoldDials()                                       // so that it can't subscribe, and misses the message
 		waits := fetch(f, f.Context(), other, "k", never(f))

@@ -64,19 +64,16 @@ func TestDecodingThatExits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			some(t, func(f *fixture) {
 				codec := &jsonCodec{}
-				mod := func(c *singleflight.Config[string]) { c.Codec = codec }
 				good, _ := f.open(func(c *singleflight.Config[string]) { c.Codec = &jsonCodec{} })
 				for _, key := range []string{"a", "b", "c"} {
 					fetch(f, f.Context(), good, key, gives("old")).got()
 				}
 				codec.unmarshal = func() error { way(); return nil }
-				g, _ := f.open(mod)
-				ctx, cancel := context.WithTimeout(f.Context(), time.Second)
-				defer cancel()
+				g, _ := f.open(func(c *singleflight.Config[string]) { c.Codec = codec })
+				ctx := f.within(time.Second)
 				if name == "hangs" {
 					redistest.WantErr(f, fetch(f, ctx, g, "a", gives("new")).failed(), context.DeadlineExceeded)
-					_, _, err := g.Peek(ctx, "a")
-					redistest.WantErr(f, err, context.DeadlineExceeded)
+					redistest.WantErr(f, peekErr(ctx, g, "a"), context.DeadlineExceeded)
 					return
 				}
 				fetch(f, f.Context(), g, "a", gives("new")).want("new", singleflight.Loaded)
@@ -129,32 +126,5 @@ func TestMethodsOfAValueThatExit(t *testing.T) {
 		redistest.Check(f, r.Value.S == "w" && r.Source == singleflight.Loaded, "%+v", r)
 		harness.Close(f, g)
 		harness.Close(f, other)
-	})
-}
-
-// ring is a value that contains itself.
-type ring struct {
-	Name string
-	Next *ring
-}
-
-// A value that contains itself is one that cannot be encoded.
-func TestValueThatContainsItself(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, _ := openOf[*ring](f)
-		other, _ := openOf[*ring](f)
-		self := &ring{Name: "self"}
-		self.Next = self
-		first, joins, waits := together(f, g, other, "k", func() (*ring, error) { return self, nil })
-		first.wantValue(self)
-		redistest.WantText(f, joins.failed(), "contains itself")
-		redistest.WantText(f, waits.failed(), "contains itself")
-		redistest.WantErr(f, g.Put(f.Context(), "k", self), leasehold.ErrInvalid)
-		redistest.Check(f, !inspect(f, g, "k").Cached, "Cached is true")
-		long := &ring{Name: "end"}
-		for range 500 {
-			long = &ring{Next: long}
-		}
-		redistest.NoError(f, g.Put(f.Context(), "k", long))
 	})
 }

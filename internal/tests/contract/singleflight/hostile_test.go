@@ -172,8 +172,7 @@ func (e *changingError) Error() string {
 // An Error that never returns is a load that takes too long.
 func TestErrorWhoseTextNeverComes(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		mod := func(c *singleflight.Config[string]) { c.LoadTimeout = time.Second }
-		g, other := f.two(mod)
+		g, other := f.two(func(c *singleflight.Config[string]) { c.LoadTimeout = time.Second })
 		over := make(chan struct{})
 		defer close(over)
 		first, joins, waits := together(f, g, other, "k", func() (string, error) { return "", &hostileError{text: func() { <-over }} })

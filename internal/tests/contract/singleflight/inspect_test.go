@@ -141,8 +141,7 @@ func TestInspect(t *testing.T) {
 func TestInspectCountsWhoWaits(t *testing.T) {
 	some(t, func(f *fixture) {
 		other, g, wire := f.pair()
-		o := newOrigin(f)
-		first, l := begin(f, f.Context(), g, "k", o, o.load)
+		first, l, _ := f.loading(g, "k")
 		fetch(f, f.Context(), other, "warm", gives("v")).got()
 		ctx, cancel := context.WithCancel(f.Context())
 		wire.StallReplies("load enter")

@@ -49,8 +49,7 @@ func TestLeaseIsTakenBeforeThePermit(t *testing.T) {
 		mod := func(c *singleflight.Config[string]) { c.LeaseTTL, c.LoadTimeout = time.Second, 5*time.Second }
 		g, _ := f.open(maxLoads(1), func(c *singleflight.Config[string]) { c.LeaseTTL = time.Second })
 		second, third := f.two(maxLoads(1), mod)
-		o := newOrigin(f)
-		first, l := begin(f, f.Context(), g, "a", o, o.load)
+		first, l, o := f.loading(g, "a")
 		b := fetch(f, f.Context(), second, "b", o.load)
 		synctest.Wait()
 		again := fetch(f, f.Context(), third, "b", o.load)
@@ -112,8 +111,7 @@ func TestDoManyTakesOnePermit(t *testing.T) {
 func TestLeavingWhileWaitingForThePermit(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, _ := f.open(maxLoads(1))
-		o := newOrigin(f)
-		first, l := begin(f, f.Context(), g, "a", o, o.load)
+		first, l, _ := f.loading(g, "a")
 		ctx, cancel := context.WithCancel(f.Context())
 		b := fetch(f, ctx, g, "b", never(f))
 		synctest.Wait()

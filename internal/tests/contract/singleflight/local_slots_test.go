@@ -3,7 +3,6 @@ package singleflight
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,8 +48,7 @@ func TestMaxLoadsHoldsWhileRedisIsAway(t *testing.T) {
 func TestRevokedLoadFreesItsSlot(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, _ := f.open(maxLoads(1))
-		o := newOrigin(f)
-		first, l := begin(f, f.Context(), g, "k", o, o.load)
+		first, l, o := f.loading(g, "k")
 		second := fetch(f, f.Context(), g, "l", gives("v"))
 		synctest.Wait()
 		redistest.WantErr(f, g.Revoke(f.Context(), "k", inspect(f, g, "k").LoadID, "it hangs"))
@@ -120,27 +118,12 @@ func TestLoadsThatWaitForASlotAskRedisAgain(t *testing.T) {
 	})
 }
 
-// picky is a codec that can be made to decode nothing.
-type picky struct{ decodes *atomic.Bool }
-
-func (c picky) Unmarshal(data []byte, v any) error {
-	if !c.decodes.Load() {
-		return errors.New("it decodes nothing")
-	}
-	*v.(*string) = string(data)
-	return nil
-}
-
 // A caller that cannot decode what others load does not ask for that again when Redis is back.
 func TestCallerThatCannotLookAgain(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		with := func(decodes bool) config {
-			c := picky{new(atomic.Bool)}
-			c.decodes.Store(decodes)
-			return func(cfg *singleflight.Config[string]) { cfg.Codec = c }
-		}
-		g, wire := f.open(locally, maxLoads(1), with(false))
-		other, _ := f.open(with(true))
+		blind := &jsonCodec{unmarshal: func() error { return errors.New("sees nothing") }}
+		g, wire := f.open(locally, maxLoads(1), func(c *singleflight.Config[string]) { c.Codec = blind })
+		other, _ := f.open(func(c *singleflight.Config[string]) { c.Codec = &jsonCodec{} })
 		o := newOrigin(f)
 		f.goAway(g, wire)
 		x, l := begin(f, f.Context(), g, "x", o, o.load)
@@ -210,8 +193,7 @@ func TestFalseAlarmEndsNoWait(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, wire := f.open(locally)
 		other, _ := f.open()
-		o := newOrigin(f)
-		first, l := begin(f, f.Context(), other, "k", o, o.load)
+		first, l, _ := f.loading(other, "k")
 		waits := fetch(f, f.Context(), g, "k", never(f))
 		synctest.Wait()
 		refused := false

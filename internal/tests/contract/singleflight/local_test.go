@@ -127,22 +127,6 @@ func TestNextLocalLoadThatNobodyWantsDoesNotBegin(t *testing.T) {
 	})
 }
 
-// Close ends also the waits for the next local load.
-func TestCloseEndsTheWaitForTheNextLocalLoad(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, wire := f.open(locally)
-		o := newOrigin(f)
-		wire.Cut()
-		first := fetch(f, f.Context(), g, "k", o.obedient)
-		o.next(f)
-		later := fetch(f, f.Context(), g, "k", o.obedient)
-		o.wantNoLoad(f)
-		redistest.NoError(f, g.Close(f.Context()))
-		first.failed()
-		later.failed()
-	})
-}
-
 // The keys that one DoMany could not join are loaded together, as soon as that is possible.
 func TestManyKeysBehindALocalLoad(t *testing.T) {
 	bubble(t, func(f *fixture) {
@@ -163,5 +147,3 @@ func TestManyKeysBehindALocalLoad(t *testing.T) {
 		b.wantCalls(f, []string{"a", "b", "c"}, []string{"d"}, []string{"b", "c"})
 	})
 }
-
-func (picky) Marshal(v any) ([]byte, error) { return []byte(v.(string)), nil }

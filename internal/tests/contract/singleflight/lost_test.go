@@ -63,8 +63,7 @@ func TestLongestWaiterLoadsAfterALostLease(t *testing.T) {
 func TestValueAfterALostLeaseIsNotStored(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, other := f.two()
-		o := newOrigin(f)
-		first, l := begin(f, f.Context(), g, "k", o, o.load)
+		first, l, o := f.loading(g, "k")
 		joins, waits := fetch(f, f.Context(), g, "k", o.load), fetch(f, f.Context(), other, "k", o.load)
 		synctest.Wait()
 		f.server.FlushAll()
@@ -89,8 +88,7 @@ func TestValueAfterALostLeaseIsNotStored(t *testing.T) {
 func TestCutOffForLongerThanTheLease(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, other, wire := f.pair(lease(time.Second))
-		o := newOrigin(f)
-		first, l := begin(f, f.Context(), g, "k", o, o.load)
+		first, l, _ := f.loading(g, "k")
 		waits := fetch(f, f.Context(), other, "k", gives("new"))
 		synctest.Wait()
 		wire.Cut()
@@ -188,8 +186,7 @@ func TestRedisGoneBeforeThePublish(t *testing.T) {
 func TestWaiterOfALoadThatWasNotPublished(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, other, wire := f.pair()
-		o := newOrigin(f)
-		first, l := begin(f, f.Context(), g, "k", o, o.load)
+		first, l, _ := f.loading(g, "k")
 		waits := fetch(f, f.Context(), other, "k", gives("new"))
 		synctest.Wait()
 		wire.Fail(func(name string) error {

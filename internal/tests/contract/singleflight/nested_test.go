@@ -151,53 +151,25 @@ func TestCycleThroughAnotherProcessUnwinds(t *testing.T) {
 // A load that was begun for a caller which was then served something older is not waited for by that caller. So its
 // loader may ask for the key of the load that the caller runs in, and gets that load's value.
 func TestLoadThatItsCallersLoadDoesNotWaitFor(t *testing.T) {
-	soft := func(c *singleflight.Config[string]) { c.SoftTimeout = time.Second }
-	const beta = 100
 	do := func(ctx context.Context, g *singleflight.Group[string], load loader) (string, error) {
 		return g.Do(ctx, "b", load)
 	}
+	doMany := func(ctx context.Context, g *singleflight.Group[string], load loader) (string, error) {
+		m, err := g.DoMany(ctx, []string{"b"}, func(ctx context.Context, _ []string) (map[string]string, error) {
+			v, err := load(ctx)
+			return map[string]string{"b": v}, err
+		})
+		return m["b"], err
+	}
 	for what, c := range map[string]struct {
-		mod []config
-		old func(f *fixture, g *singleflight.Group[string]) // has something old of b
-		ask func(ctx context.Context, g *singleflight.Group[string], load loader) (string, error)
+		soft time.Duration // SoftTimeout
+		ask  func(ctx context.Context, g *singleflight.Group[string], load loader) (string, error)
 	}{
-		"a refresh behind a stale value": {
-			[]config{staleFor}, func(f *fixture, g *singleflight.Group[string]) { f.stalled(g, "b") }, do,
-		},
-		"a refresh of a batch": {
-			[]config{staleFor},
-			func(f *fixture, g *singleflight.Group[string]) { f.stalled(g, "b") },
-			func(ctx context.Context, g *singleflight.Group[string], load loader) (string, error) {
-				m, err := g.DoMany(ctx, []string{"b"}, func(ctx context.Context, _ []string) (map[string]string, error) {
-					v, err := load(ctx)
-					return map[string]string{"b": v}, err
-				})
-				return m["b"], err
-			},
-		},
-		"an early refresh": {
-			[]config{early(beta)},
-			func(f *fixture, g *singleflight.Group[string]) {
-				b := fetch(f, f.Context(), g, "b", func(context.Context) (string, error) { time.Sleep(24 * time.Hour); return "old", nil })
-				<-b.done
-				b.got()
-			},
-			func(ctx context.Context, g *singleflight.Group[string], load loader) (v string, err error) {
-				for range 20 { // each begins a refresh, if there is none, almost surely
-					if v, err = g.Do(ctx, "b", load); err != nil {
-						break
-					}
-				}
-				return v, err
-			},
-		},
-		"a load at SoftTimeout": {
-			[]config{staleFor, soft}, func(f *fixture, g *singleflight.Group[string]) { f.stalled(g, "b") }, do,
-		},
+		"a refresh behind a stale value": {0, do}, "a refresh of a batch": {0, doMany}, "a load at SoftTimeout": {time.Second, do},
 	} {
 		subBubble(t, what, func(f *fixture) {
-			g, _ := f.open(append(c.mod, func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute })...)
-			c.old(f, g)
+			g, _ := f.open(staleFor, func(cfg *singleflight.Config[string]) { cfg.ErrorTTL, cfg.SoftTimeout = time.Minute, c.soft })
+			f.stalled(g, "b")
 			o := newOrigin(f)
 			a := fetch(f, f.Context(), g, "a", func(ctx context.Context) (string, error) {
 				v, err := c.ask(ctx, g, func(ctx context.Context) (string, error) {

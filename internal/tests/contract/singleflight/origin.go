@@ -166,3 +166,24 @@ func (p *pending[T]) ended() bool {
 		return false
 	}
 }
+
+// loading starts a Fetch whose load has begun, at an origin of its own.
+func (f *fixture) loading(g *singleflight.Group[string], key string) (*pending[string], *loading, *origin) {
+	f.Helper()
+	o := newOrigin(f)
+	p, l := begin(f, f.Context(), g, key, o, o.load)
+	return p, l, o
+}
+
+// everyCall makes each call about a key, with a loader that must not be called, and returns the error of each.
+func everyCall(t testing.TB, ctx context.Context, g *singleflight.Group[string], key string) map[string]error {
+	return map[string]error{
+		"do":         redistest.ErrorOf(g.Do(ctx, key, never(t))),
+		"fetch":      redistest.ErrorOf(g.Fetch(ctx, key, never(t))),
+		"do many":    redistest.ErrorOf(g.DoMany(ctx, []string{key}, nil)),
+		"peek":       peekErr(ctx, g, key),
+		"inspect":    redistest.ErrorOf(g.Inspect(ctx, key)),
+		"invalidate": g.Invalidate(ctx, key),
+		"put":        g.Put(ctx, key, "v"),
+	}
+}

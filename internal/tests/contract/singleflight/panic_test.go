@@ -32,8 +32,7 @@ func TestPanicAndGoexitReachAllCallers(t *testing.T) {
 		for what, way := range ways {
 			mod := func(c *singleflight.Config[string]) { c.ErrorTTL, c.StaleFor = time.Minute, time.Minute }
 			g, other := f.two(mod)
-			o := newOrigin(f)
-			first, l := begin(f, f.Context(), g, what, o, o.load)
+			first, l, _ := f.loading(g, what)
 			joins := fetch(f, f.Context(), g, what, func(context.Context) (string, error) { way.end(); return "", nil })
 			waits := fetch(f, f.Context(), other, what, never(f))
 			redistest.Eventually(f, "the other", func() bool { return f.Queued(what) == 1 })

@@ -20,8 +20,7 @@ func TestRevokeOfALoad(t *testing.T) {
 			mod := func(c *singleflight.Config[string]) { c.MaxLoads, c.Prefix = 1, prefix }
 			a, b := f.two(mod)
 			operator, _ := f.open(mod, func(c *singleflight.Config[string]) { c.Schema = schema })
-			o := newOrigin(f)
-			first, l := begin(f, f.Context(), a, "k", o, o.load)
+			first, l, o := f.loading(a, "k")
 			redistest.Eventually(f, "the loader's subscription", func() bool { return len(f.Subscribed(prefix)) > 0 })
 			second := fetch(f, f.Context(), b, "k", o.load)
 			redistest.Eventually(f, "a waiter", func() bool { return inspect(f, a, "k").Waiting == 1 })

@@ -110,8 +110,7 @@ func TestStaleRefreshAfterTheLeaseEnds(t *testing.T) {
 func TestSoftTimeoutServesStale(t *testing.T) {
 	for what, mod := range map[string]config{"StaleFor": staleFor, "StaleIfError": staleIfError} {
 		subBubble(t, what, func(f *fixture) {
-			soft := func(c *singleflight.Config[string]) { c.SoftTimeout = 3 * time.Second }
-			g, other := f.two(mod, soft)
+			g, other := f.two(mod, func(c *singleflight.Config[string]) { c.SoftTimeout = 3 * time.Second })
 			f.stalled(g, "k")
 			o := newOrigin(f)
 			began := time.Now()
@@ -158,11 +157,9 @@ func TestStaleDoesNotMaskNotFound(t *testing.T) {
 // and where Redis can't be asked to coordinate; not what is older.
 func TestStaleIfError(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		remember := func(c *singleflight.Config[string]) { c.ErrorTTL = 5 * time.Second }
-		other, g, wire := f.pair(staleIfError, remember)
+		other, g, wire := f.pair(staleIfError, func(c *singleflight.Config[string]) { c.ErrorTTL = 5 * time.Second })
 		f.stalled(g, "k")
-		o := newOrigin(f)
-		one, l := begin(f, f.Context(), g, "k", o, o.load)
+		one, l, o := f.loading(g, "k")
 		two := fetch(f, f.Context(), other, "k", never(f))
 		synctest.Wait()
 		redistest.CheckNow(f, !one.ended() && !two.ended(), "served before the load failed")
@@ -200,8 +197,7 @@ func TestStaleThatWasInvalidated(t *testing.T) {
 		g, _ := f.open(short)
 		fetch(f, f.Context(), g, "k", gives("old")).got()
 		time.Sleep(5 * time.Millisecond)
-		o := newOrigin(f)
-		before, l := begin(f, f.Context(), g, "k", o, o.load)
+		before, l, _ := f.loading(g, "k")
 		redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
 		after := fetch(f, f.Context(), g, "k", fails(errors.New("boom")))
 		l.fails(errors.New("boom"))

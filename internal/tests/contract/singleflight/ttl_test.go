@@ -22,8 +22,7 @@ func TestDefaults(t *testing.T) {
 		const ttl = 100 * time.Second
 		g := redistest.Must(singleflight.New(f.Connect(&harness.Wire{Patience: clientPatience}), singleflight.Config[string]{Name: f.Family, TTL: ttl}))(f)
 		defer harness.Close(f, g)
-		o := newOrigin(f)
-		_, l := begin(f, f.Context(), g, "loading", o, o.load)
+		_, l, o := f.loading(g, "loading")
 		if s := inspect(f, g, "loading"); s.LeaseEndsIn != 10*time.Second {
 			f.Errorf("%+v", s)
 		}
@@ -127,8 +126,7 @@ func TestValueThatTTLForForbidsToStoreIsHandedOut(t *testing.T) {
 		for key, value := range map[string]string{"small": "v", "large": strings.Repeat("v", 100_000)} {
 			mod := func(c *singleflight.Config[string]) { c.TTLFor = func(string, string) time.Duration { return -1 } }
 			g, other := f.two(mod)
-			o := newOrigin(f)
-			first, l := begin(f, f.Context(), g, key, o, o.load)
+			first, l, _ := f.loading(g, key)
 			waits := fetch(f, f.Context(), other, key, never(f))
 			redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
 			l.returns(value)
@@ -166,8 +164,7 @@ func TestTooLargeValueStaysInItsProcess(t *testing.T) {
 			c.MaxValueBytes, c.ErrorTTL, c.StaleFor = 10, time.Minute, time.Minute
 		}
 		g, _ := f.open(mod, func(c *singleflight.Config[string]) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-		o := newOrigin(f)
-		first, l := begin(f, f.Context(), g, "k", o, o.load)
+		first, l, o := f.loading(g, "k")
 		joins := fetch(f, f.Context(), g, "k", never(f))
 		var others []*pending[string]
 		for range 2 {

@@ -88,7 +88,7 @@ func TestUnavailableLoadsLocally(t *testing.T) {
 	}
 }
 
-// LoadLocally: a local load ends when its last caller has left, and on Close.
+// LoadLocally: a local load ends when its last caller has left, and on Close, which also ends the wait for the next one.
 func TestLocalLoadEnds(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, wire := f.open(locally)
@@ -104,8 +104,11 @@ func TestLocalLoadEnds(t *testing.T) {
 		redistest.Check(f, l.over(), "the load goes on for nobody")
 		third := fetch(f, f.Context(), g, "k", o.obedient)
 		l = o.next(f)
+		later := fetch(f, f.Context(), g, "k", o.obedient)
+		o.wantNoLoad(f)
 		redistest.NoError(f, g.Close(f.Context()))
 		redistest.WantErr(f, third.failed(), leasehold.ErrClosed)
+		redistest.WantErr(f, later.failed(), leasehold.ErrClosed)
 		redistest.Check(f, l.over(), "the load goes on after Close")
 	})
 }
@@ -153,11 +156,12 @@ func TestUnavailableRefreshLoadsNothing(t *testing.T) {
 func TestOwnBoundsAreNoDeadlineOfACaller(t *testing.T) {
 	for what, call := range map[string]func(g *singleflight.Group[string]) error{
 		"do": func(g *singleflight.Group[string]) error {
-			_, err := g.Do(context.Background(), "k", never(t))
-			return err
+			return redistest.ErrorOf(g.Do(context.Background(), "k", never(t)))
 		},
-		"peek":       func(g *singleflight.Group[string]) error { _, _, err := g.Peek(context.Background(), "k"); return err },
-		"inspect":    func(g *singleflight.Group[string]) error { _, err := g.Inspect(context.Background(), "k"); return err },
+		"peek": func(g *singleflight.Group[string]) error { return peekErr(context.Background(), g, "k") },
+		"inspect": func(g *singleflight.Group[string]) error {
+			return redistest.ErrorOf(g.Inspect(context.Background(), "k"))
+		},
 		"put":        func(g *singleflight.Group[string]) error { return g.Put(context.Background(), "k", "v") },
 		"invalidate": func(g *singleflight.Group[string]) error { return g.Invalidate(context.Background(), "k") },
 	} {
@@ -174,8 +178,7 @@ func TestOwnBoundsAreNoDeadlineOfACaller(t *testing.T) {
 	}
 	subBubble(t, "a result that the caller waited for", func(f *fixture) {
 		g, other, wire := f.pair()
-		o := newOrigin(f)
-		_, l := begin(f, f.Context(), other, "k", o, o.load)
+		_, l, _ := f.loading(other, "k")
 		waits := fetch(f, f.Context(), g, "k", never(f))
 		synctest.Wait()
 		wire.Fail(func(name string) error {

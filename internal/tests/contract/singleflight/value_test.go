@@ -228,8 +228,7 @@ func TestValueOfAnotherSchemaIsAMiss(t *testing.T) {
 		raw := f.RDB.Get(f.Context(), f.Part("k", "value.00000001")).Val()
 		redistest.WantErr(f, f.RDB.Set(f.Context(), f.Part("k", "value.00000002"), raw, time.Minute).Err())
 		wantNothing(f, g, "k")
-		ctx, cancel := context.WithTimeout(f.Context(), 3*time.Second)
-		defer cancel()
+		ctx := f.within(3 * time.Second)
 		fetch(f, ctx, g, "k", gives("2")).want("2", singleflight.Loaded)
 	})
 }

@@ -116,10 +116,7 @@ func TestFaultLocalStaleness(t *testing.T) {
 	const rounds = 100
 	srv := redistest.Shared(t, redistest.Newest(t))
 	s := newFaultSite(t, srv.Client())
-	g := s.group(srv.Client(func(o *redis.Options) {
-		o.Protocol = 3
-		o.ClientSideCacheConfig = &redis.ClientSideCacheConfig{MaxEntries: 1000}
-	}))
+	g := s.group(srv.Client(cachingClient, func(o *redis.Options) { o.ClientSideCacheConfig.DrainInterval = 0 }))
 	other := s.group(srv.Client())
 	warmUp(t, g)
 	var stale []time.Duration

@@ -29,7 +29,6 @@ type nearRole struct {
 	Schema   uint32
 	Writes   int           // it writes keys with this remainder by two; -1 = it reads
 	Puts     bool          // its writes are also Puts, which need answers
-	TTLCache time.Duration // a control: it keeps values for so long by itself
 	Caching  bool          // a control: its client caches
 }
 
@@ -58,7 +57,7 @@ func nearChild(args []string) int {
 	if err != nil {
 		panic(err)
 	}
-	m := &nearMember{role: role, board: b, kept: map[int]keptValue{}}
+	m := &nearMember{role: role, board: b}
 	m.open()
 	ctx, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -97,12 +96,6 @@ type nearMember struct {
 
 	mu    sync.Mutex
 	first string
-	kept  map[int]keptValue // of the control
-}
-
-type keptValue struct {
-	version uint64
-	until   time.Time
 }
 
 func (m *nearMember) open() {
@@ -149,13 +142,6 @@ func (m *nearMember) read(ctx context.Context) {
 }
 
 func (m *nearMember) get(ctx context.Context, key int) (uint64, error) {
-	if m.role.TTLCache > 0 {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if k := m.kept[key]; time.Now().Before(k.until) {
-			return k.version, nil
-		}
-	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	text, err := m.group.Do(ctx, strconv.Itoa(key), func(context.Context) (string, error) {
@@ -164,11 +150,7 @@ func (m *nearMember) get(ctx context.Context, key int) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	version, err := strconv.ParseUint(text, 10, 64)
-	if m.role.TTLCache > 0 && err == nil {
-		m.kept[key] = keptValue{version, time.Now().Add(m.role.TTLCache)}
-	}
-	return version, err
+	return strconv.ParseUint(text, 10, 64)
 }
 
 // write changes a key at the origin, and then invalidates it or puts the new version. Each key
