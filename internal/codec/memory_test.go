@@ -1,6 +1,7 @@
 package codec_test
 
 import (
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -24,42 +25,25 @@ type large struct{ A [128]int64 }
 // largeMap has the largest keys and values that a map of Go keeps in itself.
 type largeMap map[[128]byte][128]byte
 
-// targets are what the tests decode into, with the size of the largest element.
-var targets = []struct {
+// target is what the tests decode into, with the size of its largest element.
+type target struct {
 	name    string
 	element uint64
 	into    func() any
-}{
-	{"any", 16, func() any { return new(any) }},
-	{"[]any", 16, func() any { return new([]any) }},
-	{"[]int", 8, func() any { return new([]int) }},
-	{"[]string", 16, func() any { return new([]string) }},
-	{"[][]string", 24, func() any { return new([][]string) }},
-	{"map[string]int", 8, func() any { return new(map[string]int) }},
-	{"map[string]string", 16, func() any { return new(map[string]string) }},
-	{"map[string]any", 16, func() any { return new(map[string]any) }},
-	{"map[any]any", 16, func() any { return new(map[any]any) }},
-	{"map[string]large", 1024, func() any { return new(map[string]large) }},
-	{"[]largeMap", 128, func() any { return new([]largeMap) }},
-	{"string", 0, func() any { return new(string) }},
-	{"[]byte", 0, func() any { return new([]byte) }},
-	{"[16]byte", 0, func() any { return new([16]byte) }},
-	{"user", 16, func() any { return new(user) }},
-	{"[]large", 1024, func() any { return new([]large) }},
-	{"[]*large", 1024, func() any { return new([]*large) }},
-	{"**large", 1024, func() any { return new(**large) }},
-	{"[][]large", 1024, func() any { return new([][]large) }},
-	{"nested", 64, func() any { return new(nested) }},
-	{"deepMap", 16, func() any { return new(deepMap) }},
-	{"[]deepMap", 16, func() any { return new([]deepMap) }},
-	{"time.Time", 0, func() any { return new(time.Time) }},
-	{"[]time.Time", 24, func() any { return new([]time.Time) }},
-	{"time.Duration", 0, func() any { return new(time.Duration) }},
-	{"[]*point", 4, func() any { return new([]*point) }},
-	{"[]msgpack.RawMessage", 24, func() any { return new([]msgpack.RawMessage) }},
-	{"arrayed", 16, func() any { return new(arrayed) }},
-	{"float64", 0, func() any { return new(float64) }},
-	{"bool", 0, func() any { return new(bool) }},
+}
+
+func into[T any](element uint64) target {
+	return target{reflect.TypeFor[T]().String(), element, func() any { return new(T) }}
+}
+
+var targets = []target{
+	into[any](16), into[[]any](16), into[[]int](8), into[[]string](16), into[[][]string](24),
+	into[map[string]int](8), into[map[string]string](16), into[map[string]any](16), into[map[any]any](16),
+	into[map[string]large](1024), into[[]largeMap](128), into[string](0), into[[]byte](0), into[[16]byte](0),
+	into[user](16), into[[]large](1024), into[[]*large](1024), into[**large](1024), into[[][]large](1024),
+	into[nested](64), into[deepMap](16), into[[]deepMap](16), into[time.Time](0), into[[]time.Time](24),
+	into[time.Duration](0), into[[]*point](4), into[[]msgpack.RawMessage](24), into[arrayed](16),
+	into[float64](0), into[bool](0),
 }
 
 // allocated is how many bytes fn takes from the heap. What else runs meanwhile

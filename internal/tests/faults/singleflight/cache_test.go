@@ -140,3 +140,46 @@ func TestFaultLocalStaleness(t *testing.T) {
 	t.Logf("after an Invalidate elsewhere the old value was served for %v (median), %v (worst of %d)", stale[rounds/2], stale[rounds-1], rounds)
 	redistest.AtMost(t, stale[rounds-1], harness.Slack, "an invalidated value was served for %v")
 }
+
+// The handle that called Invalidate itself never serves the old value again,
+// although its client still caches it: the server's news is held up.
+func TestFaultLocalCacheOfWhoInvalidated(t *testing.T) {
+	const rounds = 100
+	srv := redistest.Shared(t, redistest.Newest(t))
+	s := newFaultSite(t, srv.Client())
+	p := redistest.NewProxy(t, srv.Addr())
+	rdb := p.Client(cachingClient)
+	g, bystander := s.group(rdb), s.group(rdb)
+	warmUp(t, g)
+	for i := range rounds {
+		for range 3 {
+			redistest.Must(g.Do(t.Context(), fmt.Sprint("own", i), loaderOf("old")))(t)
+		}
+	}
+	time.Sleep(50 * time.Millisecond)
+	// The connections that know these keys say no more: the news comes behind these replies.
+	pinged := make(chan error, 10)
+	var pings []*redistest.Fault
+	for range p.Conns() {
+		held := p.HoldReply(redistest.Named("PING"), 1)
+		go func() { pinged <- rdb.Ping(context.Background()).Err() }()
+		held.Wait()
+		pings = append(pings, held)
+	}
+	cached := 0
+	for i := range rounds {
+		key := fmt.Sprint("own", i)
+		redistest.WantErr(t, g.Invalidate(t.Context(), key))
+		if r, there, err := bystander.Peek(t.Context(), key); err == nil && there && r.Value == "old" {
+			cached++
+		}
+		r, err := g.Fetch(t.Context(), key, loaderOf("new"))
+		redistest.Check(t, err == nil && r.Value == "new", "after its own Invalidate the handle has %q (%v), %v", r.Value, r.Source, err)
+	}
+	t.Logf("in %d of %d rounds the client still had the old value", cached, rounds)
+	redistest.Check(t, cached >= rounds/2, "in %d rounds of %d the client still had the old value: this shows little", cached, rounds)
+	for _, held := range pings {
+		held.Release()
+		redistest.NoError(t, harness.Got(t, 10*time.Second, "a ping", pinged))
+	}
+}

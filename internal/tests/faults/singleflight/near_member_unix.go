@@ -22,14 +22,14 @@ import (
 
 // nearRole is what a process of the torture does.
 type nearRole struct {
-	Addrs    []string // more than one: a Cluster
-	Family   string
-	Board    string
-	NearFor  time.Duration
-	Schema   uint32
-	Writes   int           // it writes keys with this remainder by two; -1 = it reads
-	Puts     bool          // its writes are also Puts, which need answers
-	Caching  bool          // a control: its client caches
+	Addrs   []string // more than one: a Cluster
+	Family  string
+	Board   string
+	NearFor time.Duration
+	Schema  uint32
+	Writes  int  // it writes keys with this remainder by two; -1 = it reads
+	Puts    bool // its writes are also Puts, which need answers
+	Caching bool // a control: its client caches
 }
 
 // nearCount is what a process did.
