@@ -114,9 +114,7 @@ func TestMethodsOfAValueThatExit(t *testing.T) {
 		g, other := openOn[methods](f, client()), openOn[methods](f, client())
 		marshalMethods = runtime.Goexit
 		first, joins, waits := together(f, g, other, "k", func() (methods, error) { return methods{"v"}, nil })
-		if r := first.got(); r.Value.S != "v" {
-			f.Errorf("%+v", r)
-		}
+		redistest.Expect(f, first.got().Value.S, "v", "%q")
 		redistest.WantText(f, joins.failed(), "the codec called runtime.Goexit")
 		redistest.WantText(f, waits.failed(), "the codec called runtime.Goexit")
 		marshalMethods = nil

@@ -197,12 +197,8 @@ func TestDoManyCrossedCallsEnd(t *testing.T) {
 		}
 		one, loadsX := start(x, y)
 		two, loadsY := start(y, x)
-		if keys := redistest.Get(f, "x to be loaded", loadsX.began); fmt.Sprint(keys) != "["+x+"]" {
-			f.Fatalf("loads %v", keys)
-		}
-		if keys := redistest.Get(f, "y to be loaded", loadsY.began); fmt.Sprint(keys) != "["+y+"]" {
-			f.Fatalf("loads %v", keys)
-		}
+		redistest.Require(f, fmt.Sprint(redistest.Get(f, "x to be loaded", loadsX.began)), "["+x+"]", "loads %v")
+		redistest.Require(f, fmt.Sprint(redistest.Get(f, "y to be loaded", loadsY.began)), "["+y+"]", "loads %v")
 		loadsX.gate <- struct{}{}
 		redistest.Eventually(f, "x to be published", func() bool { return f.RDB.Exists(f.Context(), f.Part(x, "value")).Val() == 1 })
 		loadsY.gate <- struct{}{}

@@ -120,9 +120,8 @@ func TestNearReadsThatFail(t *testing.T) {
 		time.Sleep(lasts)
 		tried := tries.Load()
 		for range 1000 {
-			if r := peek(f, g, "k"); r.Source != singleflight.Cached || r.Value != "v" {
-				f.Errorf("while near reads fail: %+v", r)
-			}
+			r := peek(f, g, "k")
+			redistest.Check(f, r.Source == singleflight.Cached && r.Value == "v", "while near reads fail: %+v", r)
 			time.Sleep(time.Millisecond)
 		}
 		redistest.Between(f, tries.Load()-tried, 1, 3, "%d near reads in a second while they fail")
@@ -149,9 +148,7 @@ func TestNearHitIsNeverOlderThanWhatACallGot(t *testing.T) {
 		held.Release()
 		time.Sleep(30 * time.Millisecond) // a read before the reply would outdate it, too
 		for range 20 {
-			if r := peek(f, g, "k"); r.Value != "v2" {
-				f.Fatalf("after v2 a call got %+v", r)
-			}
+			redistest.Require(f, peek(f, g, "k").Value, "v2", "after v2 a call got %q")
 			time.Sleep(2 * time.Millisecond)
 		}
 	})

@@ -43,9 +43,8 @@ func TestLoadTimeout(t *testing.T) {
 				remote := new(singleflight.RemoteError)
 				redistest.Check(f, errors.As(err, &remote) == (i == 2), "caller %d: %v", i, err)
 			}
-			if d := time.Since(began); d != 5*time.Second || !l.over() || context.Cause(l.ctx) != singleflight.ErrLoadTimeout {
-				f.Errorf("after %v, ctx ended by %v", d, context.Cause(l.ctx))
-			}
+			redistest.Expect(f, time.Since(began), 5*time.Second, "it failed after %v")
+			redistest.Expect(f, context.Cause(l.ctx), singleflight.ErrLoadTimeout, "the ctx ended by %v")
 			redistest.Expect(f, fetch(f, f.Context(), other, "k", gives("v")).got().Source, singleflight.Loaded, "it came from %v")
 		})
 	}

@@ -23,18 +23,14 @@ func TestDefaults(t *testing.T) {
 		g := redistest.Must(singleflight.New(f.Connect(&harness.Wire{Patience: clientPatience}), singleflight.Config[string]{Name: f.Family, TTL: ttl}))(f)
 		defer harness.Close(f, g)
 		_, l, o := f.loading(g, "loading")
-		if s := inspect(f, g, "loading"); s.LeaseEndsIn != 10*time.Second {
-			f.Errorf("%+v", s)
-		}
+		redistest.Expect(f, inspect(f, g, "loading").LeaseEndsIn, 10*time.Second, "the lease ends in %v")
 		time.Sleep(10 * time.Minute) // no LoadTimeout, and the lease is renewed
 		redistest.Check(f, !l.over() && o.loads.Load() == 1, "the load ended")
 		l.returns(strings.Repeat("x", 1<<20)) // the largest there may be
 		synctest.Wait()
 		redistest.Check(f, inspect(f, g, "loading").Cached, "Cached is false")
 		fetch(f, f.Context(), g, "large", gives(strings.Repeat("x", 1<<20+1))).got()
-		if s := inspect(f, g, "large"); s.Cached || g.Stats().TooLarge != 1 {
-			f.Errorf("%+v, %+v", s, g.Stats())
-		}
+		redistest.Check(f, !inspect(f, g, "large").Cached && g.Stats().TooLarge == 1, "%+v", g.Stats())
 		fetch(f, f.Context(), g, "failing", fails(singleflight.ErrLoadTimeout)).failed()
 		fetch(f, f.Context(), g, "nothing", fails(singleflight.ErrNotFound)).failed()
 		for _, key := range []string{"failing", "nothing"} {
