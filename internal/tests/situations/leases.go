@@ -125,7 +125,7 @@ var Leases = []Situation{
 			s.must(l.Release())
 			ctx, cancel := context.WithCancel(s.Context())
 			defer cancel()
-			release := s.hold.next()
+			release := s.wire.StallReplies("enter")
 			ended := make(chan error)
 			go func() { _, err := h.Acquire(ctx, "k"); ended <- err }()
 			synctest.Wait()

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/leaseholdtest"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
@@ -42,7 +42,7 @@ type Told struct {
 type stage struct {
 	*testing.T
 	a, b     *redis.Client // of two processes
-	hold     *replies      // of a
+	wire     *harness.Wire // of a
 	observer leasehold.Observer
 	logger   *slog.Logger
 }
@@ -53,8 +53,8 @@ func (s Situation) Run(t *testing.T, observer leasehold.Observer, logger *slog.L
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		all := leaseholdtest.Clients(t, 2)
-		on := &stage{T: t, a: all[0].(*redis.Client), b: all[1].(*redis.Client), observer: observer, logger: logger, hold: &replies{}}
-		on.a.AddHook(on.hold)
+		on := &stage{T: t, a: all[0].(*redis.Client), b: all[1].(*redis.Client), observer: observer, logger: logger, wire: &harness.Wire{}}
+		on.a.AddHook(on.wire)
 		s.run(on)
 		synctest.Wait()
 		then()
@@ -106,49 +106,6 @@ func all(parts ...map[Told]int) map[Told]int {
 		}
 	}
 	return sum
-}
-
-// replies holds up the reply to the next script call, once told to.
-type replies struct {
-	mu   sync.Mutex
-	gate chan struct{}
-}
-
-// next makes the reply to the next script call wait until release is called.
-func (r *replies) next() (release func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	gate := make(chan struct{})
-	r.gate = gate
-	return func() { close(gate) }
-}
-
-func (r *replies) wait() {
-	r.mu.Lock()
-	gate := r.gate
-	r.gate = nil
-	r.mu.Unlock()
-	if gate != nil {
-		<-gate
-	}
-}
-
-func (r *replies) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (r *replies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		r.wait()
-		return err
-	}
-}
-
-func (r *replies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := next(ctx, cmds)
-		r.wait()
-		return err
-	}
 }
 
 var errOrigin = errors.New("origin is down")

@@ -128,20 +128,3 @@ func TestKeptLockServesCallersThatWait(t *testing.T) {
 		unlock(f, waiters[2].Got())
 	})
 }
-
-// With Wait, a lock that is kept elsewhere is handed over in the order of the queue.
-func TestKeptLockGoesToTheHeadOfTheQueue(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		a, _ := f.keeper()
-		b, _ := f.keeper()
-		f.turn(a, "k")
-		l := f.take(a, "k")
-		first := line(f.Context(), b, f)
-		second := line(f.Context(), a, f)
-		unlock(f, l)
-		next := first.Got()
-		redistest.CheckNow(f, !second.Ended(), "the process that kept the lock passed the queue")
-		unlock(f, next)
-		unlock(f, second.Got())
-	})
-}

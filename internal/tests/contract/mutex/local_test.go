@@ -2,6 +2,7 @@ package mutex
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -143,58 +144,27 @@ func TestALeaseStaysWhileNobodyElseWaits(t *testing.T) {
 	})
 }
 
-// recorder notes the script calls of a client, each pipeline as one.
-type recorder struct {
-	mu    sync.Mutex
-	trips [][]redis.Cmder
-}
-
-func (r *recorder) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (r *recorder) note(cmds []redis.Cmder) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.trips = append(r.trips, cmds)
-}
-
-func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		r.note([]redis.Cmder{cmd})
-		return next(ctx, cmd)
-	}
-}
-
-func (r *recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		r.note(cmds)
-		return next(ctx, cmds)
-	}
-}
-
 // A process whose time is over gives back and queues again in one pipeline, with the
 // enter first: nobody can come in between. Where nobody else waits it has the lock
 // again after that one round trip.
 func TestGivingBackAndQueueingAgainIsOneRoundTrip(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		rdb, r := f.Connect(&harness.Wire{}), &recorder{}
-		m := f.openOn(rdb, &harness.Wire{}, localFor(20*time.Millisecond))
+		m, wire := f.open(localFor(20 * time.Millisecond))
 		l := redistest.Must(m.Lock(f.Context(), "k"))(f)
-		var trips [][]redis.Cmder
-		for i := range 2 { // the first time loads the scripts
+		var told string
+		for range 2 { // the first time loads the scripts
 			w := line(f.Context(), m, f)
 			time.Sleep(30 * time.Millisecond)
-			if i == 1 {
-				rdb.AddHook(r)
-			}
+			var sent []string
+			wire.Fail(func(name string) error { sent = append(sent, name); return nil })
+			trips := wire.TripCounter()
 			unlock(f, l)
 			l = w.Got()
+			n := trips().Scripts
+			wire.Fail(nil)
+			told = fmt.Sprint(n, sent)
 		}
-		r.mu.Lock()
-		trips = r.trips
-		r.mu.Unlock()
-		redistest.CheckNow(f, len(trips) != 0 && len(trips[0]) == 2, "the round trips were %v", trips)
-		enter, leave := trips[0][0].Args(), trips[0][1].Args()
-		redistest.CheckNow(f, len(enter) > len(leave), "the pipeline was %v and %v; want an enter and a leave", enter, leave)
+		redistest.Expect(f, told, "1 [enter leave]", "round trips, and the calls: %s")
 		unlock(f, l)
 	})
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -204,47 +202,6 @@ func TestMaxWaitEndsTheWait(t *testing.T) {
 		redistest.Eventually(f, "an empty queue", func() bool { return f.Queued("k") == 0 })
 		release(f, holder)
 		f.WantHeld("k", 0)
-	})
-}
-
-// A permit that comes right when MaxWait is over is either held, with a Context that
-// lives on, or on its way back: nobody has a dead one.
-func TestGrantNearMaxWaitIsWhole(t *testing.T) {
-	some(t, func(f *fixture) {
-		const bound = 20 * time.Millisecond
-		s, _ := f.open(limit(1), maxWait(bound))
-		var granted, busy atomic.Int64
-		rounds := 40
-		for i := range rounds {
-			var holder *semaphore.Lease
-			redistest.Eventually(f, "a permit", func() bool { // the round before may still give back its own
-				l, err := s.TryAcquire(f.Context(), "k")
-				holder = l
-				return err == nil
-			})
-			var all sync.WaitGroup
-			all.Go(func() {
-				l, err := s.Acquire(f.Context(), "k")
-				if err != nil {
-					if !errors.Is(err, leasehold.ErrUnavailable) { // its enter may take longer than the bound
-						redistest.WantErr(f, err, leasehold.ErrBusy)
-					}
-					redistest.WantNot(f, err, context.DeadlineExceeded, context.Canceled)
-					busy.Add(1)
-					return
-				}
-				granted.Add(1)
-				time.Sleep(2 * time.Millisecond) // a timer that is late would strike now
-				cause := context.Cause(l.Context())
-				redistest.Check(f, cause == nil, "a grant with a dead Context: %v", cause)
-				release(f, l)
-			})
-			time.Sleep(bound - 4*time.Millisecond + time.Duration(i%9)*time.Millisecond)
-			release(f, holder)
-			all.Wait()
-			redistest.Eventually(f, "a free permit", func() bool { return len(f.Held("k")) == 0 })
-		}
-		f.Logf("%d granted, %d busy, or not answered in time", granted.Load(), busy.Load())
 	})
 }
 

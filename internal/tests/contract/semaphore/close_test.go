@@ -179,16 +179,4 @@ func TestReleaseBoundsItself(t *testing.T) {
 	})
 }
 
-func TestReleaseWorksAfterItsCtxWasCancelled(t *testing.T) {
-	some(t, func(f *fixture) {
-		s, _ := f.open()
-		ctx, cancel := context.WithCancel(f.Context())
-		l := redistest.Must(s.Acquire(ctx, "k"))(f)
-		cancel()
-		f.WantHeld("k", 1) // the lease is its holder's still
-		release(f, l)
-		f.WantHeld("k", 0)
-	})
-}
-
 type ctxKey struct{}

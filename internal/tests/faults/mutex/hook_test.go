@@ -2,10 +2,7 @@ package mutex
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,105 +15,39 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// hook is a hook of the user's that may treat commands in its own way.
+// hook is a hook of the user's that treats commands in its own way while it is on.
 type hook struct {
-	on       atomic.Bool
-	process  func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
-	pipeline func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error
+	on     atomic.Bool
+	around func(cmds []redis.Cmder, send func() error) error
 }
 
 func (h *hook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if h.on.Load() {
-			return h.process(ctx, cmd, next)
-		}
-		return next(ctx, cmd)
+		return h.do([]redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
 	}
 }
 
 func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if h.on.Load() {
-			return h.pipeline(ctx, cmds, next)
-		}
-		return next(ctx, cmds)
+		return h.do(cmds, func() error { return next(ctx, cmds) })
 	}
 }
 
-var errOpen = errors.New("the circuit is open")
-
-// A hook keeps commands from being sent: no guard may take that for the verdict of
-// the server, and each caller is told. The first calls hang in the hook, so that the
-// others go out in pipelines.
-func TestGuardIsFencedByAReplyAlone(t *testing.T) {
-	oldest := redistest.NeedServers(t)[0]
-	for name, end := range map[string]func() error{
-		"returns an error": func() error { return errOpen },
-		"returns nil":      func() error { return nil },
-		"panics":           func() error { panic("a hook") },
-		"calls Goexit":     func() error { runtime.Goexit(); return nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			srv := redistest.Shared(t, oldest)
-			redistest.NoLeaks(t)
-			s := newSite(t, srv.Client())
-			rdb := srv.Client()
-			var pipelined atomic.Int64
-			gate := make(chan struct{})
-			h := &hook{
-				process: func(context.Context, redis.Cmder, redis.ProcessHook) error {
-					<-gate
-					return end()
-				},
-				pipeline: func(_ context.Context, cmds []redis.Cmder, _ redis.ProcessPipelineHook) error {
-					pipelined.Add(int64(len(cmds)))
-					return end()
-				},
-			}
-			rdb.AddHook(h)
-			g := redistest.Must(mutex.NewGuard(rdb, mutex.GuardConfig{Name: s.Family}))(t)
-			const newest = 7
-			redistest.WantErr(t, g.Set(t.Context(), s.Key, newest, "v", time.Minute))
-			h.on.Store(true)
-			const callers = 200
-			results := make(chan error, callers)
-			var all sync.WaitGroup
-			for i := range callers {
-				all.Go(func() {
-					err := errors.New("the hook ended the caller's goroutine")
-					defer func() { results <- err }()
-					ctx := context.Background()
-					if i%2 == 0 {
-						ctx = t.Context() // it can end, so that the call has a goroutine of its own
-					}
-					err = g.Set(ctx, s.Key, newest, "v", time.Minute)
-				})
-			}
-			redistest.Eventually(t, "calls in pipelines", func() bool { return pipelined.Load() > callers/10 })
-			close(gate)
-			for range callers {
-				err := redistest.Get(t, "the outcome of a guarded write", results)
-				redistest.Check(t, err != nil && !errors.Is(err, leasehold.ErrFenced),
-					"a write that was not sent: %v; want an error other than ErrFenced", err)
-			}
-			all.Wait()
-			h.on.Store(false)
-			redistest.Expect(t, g.Set(t.Context(), s.Key, newest, "w", time.Minute), nil, "after the fault: %v")
-		})
+func (h *hook) do(cmds []redis.Cmder, send func() error) error {
+	if h.on.Load() {
+		return h.around(cmds, send)
 	}
+	return send()
 }
 
 // A hook that panics or ends its goroutine ends no process, and its caller is told at once: also
-// where no script is sent.
+// where no script is sent. A guard takes no missing reply for a verdict.
 func TestHookThatEndsReads(t *testing.T) {
 	for name, end := range map[string]func(){"panics": func() { panic("a hook") }, "calls Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
-			h := &hook{
-				process:  func(context.Context, redis.Cmder, redis.ProcessHook) error { end(); return nil },
-				pipeline: func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { end(); return nil },
-			}
+			h := &hook{around: func([]redis.Cmder, func() error) error { end(); return nil }}
 			var rdbs []redis.UniversalClient
 			for range 3 {
 				rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
@@ -126,67 +57,26 @@ func TestHookThatEndsReads(t *testing.T) {
 			}
 			one := redistest.Must(mutex.New(rdbs[0], mutex.Config{Name: "one"}))(t)
 			three := redistest.Must(mutex.NewQuorum(rdbs, mutex.Config{Name: "three"}))(t)
+			g := redistest.Must(mutex.NewGuard(rdbs[0], mutex.GuardConfig{Name: "one"}))(t)
+			redistest.NoError(t, g.Set(t.Context(), "k", 1, "v", time.Minute)) // the script is known
 			for _, m := range []*mutex.Mutex{one, three} {
 				l := redistest.Must(m.Lock(t.Context(), "k"))(t)
 				h.on.Store(true)
 				began := time.Now()
 				redistest.WantErr(t, redistest.ErrorOf(m.Inspect(t.Context(), "k")), leasehold.ErrUnavailable)
-				redistest.Check(t, time.Since(began) < redistest.Soon/2, "Inspect took %v", time.Since(began))
 				redistest.WantErr(t, m.Revoke(t.Context(), "k", l.ID(), "test"), leasehold.ErrUnavailable)
 				_, err := m.DoOnce(t.Context(), "l", "slot", time.Minute, func(context.Context, uint64) error { return nil })
 				redistest.WantErr(t, err, leasehold.ErrUnavailable)
+				ctx, cancel := context.WithTimeout(t.Context(), redistest.Soon)
+				redistest.WantErr(t, g.Set(ctx, "k", 1, "v", time.Minute), leasehold.ErrUnavailable, redistest.Not(leasehold.ErrFenced))
+				cancel()
+				redistest.Check(t, time.Since(began) < redistest.Soon/2, "the calls took %v", time.Since(began))
 				h.on.Store(false)
 				redistest.NoError(t, l.Unlock())
 				harness.Close(t, m)
 			}
 		})
 	}
-}
-
-// A hook wraps errors, as go-redis's documentation shows: a fresh server, which
-// knows no script, is taught all the same.
-func TestHookThatWrapsErrors(t *testing.T) {
-	srv := redistest.StartServer(t, redistest.NeedServers(t)[0])
-	s := newSite(t, srv.Client())
-	wrap := func(err error) error {
-		if err != nil {
-			err = fmt.Errorf("traced: %w", err)
-		}
-		return err
-	}
-	traced := &hook{
-		process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			err := wrap(next(ctx, cmd))
-			cmd.SetErr(wrap(cmd.Err()))
-			return err
-		},
-		pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
-			err := wrap(next(ctx, cmds))
-			for _, cmd := range cmds {
-				cmd.SetErr(wrap(cmd.Err()))
-			}
-			return err
-		},
-	}
-	traced.on.Store(true)
-	rdb := srv.Client()
-	rdb.AddHook(traced)
-	h := s.handle(rdb, mutex.Config{})
-	l, err := h.Lock(t.Context(), s.Key)
-	redistest.CheckNow(t, err == nil, "lock on a fresh server: %v", err)
-	waiter := locking(h, s.Key)
-	s.WaitQueued(1)
-	redistest.NoError(t, l.Unlock())
-	next := within(t, redistest.Soon, waiter)
-	redistest.WantErr(t, s.RDB.ScriptFlush(t.Context()).Err())
-	redistest.Expect(t, next.Unlock(), nil, "unlock on a server that forgot its scripts: %v")
-	// A refusal is recognised, too: nobody tries for 3 s.
-	redistest.WantErr(t, s.RDB.Set(t.Context(), s.Part("holders"), "of another type", time.Minute).Err())
-	sent := time.Now()
-	_, err = h.Lock(t.Context(), s.Key)
-	harness.IsErr(t, "lock of a key of another type", err, leasehold.ErrUnavailable)
-	redistest.AtMost(t, time.Since(sent), harness.Slack, "a refusal was told after %v")
-	s.RDB.Del(t.Context(), s.Part("holders"))
 }
 
 // A hook that panics or ends its goroutine while leases are renewed and waiters ask
@@ -200,21 +90,12 @@ func TestHookThatEndsItsGoroutineCostsOneRoundTrip(t *testing.T) {
 			s := newSite(t, srv.Client())
 			rdb := srv.Client()
 			var strikes atomic.Int64
-			strike := func() {
+			h := &hook{around: func(_ []redis.Cmder, send func() error) error {
 				if strikes.Add(1)%2 == 1 {
 					end()
 				}
-			}
-			h := &hook{
-				process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-					strike()
-					return next(ctx, cmd)
-				},
-				pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
-					strike()
-					return next(ctx, cmds)
-				},
-			}
+				return send()
+			}}
 			rdb.AddHook(h)
 			m := s.handle(rdb, mutex.Config{TTL: time.Second})
 			l := redistest.Must(m.Lock(t.Context(), s.Key))(t)
@@ -241,9 +122,9 @@ func TestHookThatEndsItsCallerLeavesNoLock(t *testing.T) {
 			s := newSite(t, srv.Client())
 			rdb := srv.Client()
 			h := &hook{}
-			h.process = func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			h.around = func(_ []redis.Cmder, send func() error) error {
 				if h.on.Store(false); sends {
-					_ = next(ctx, cmd)
+					_ = send()
 				}
 				runtime.Goexit()
 				return nil

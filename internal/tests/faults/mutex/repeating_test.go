@@ -12,37 +12,24 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// repeating returns a hook that sends each command, and each pipeline, once more if it failed.
-func repeating() *hook {
-	h := &hook{
-		process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			if err := next(ctx, cmd); err == nil {
-				return nil
-			}
-			return next(ctx, cmd)
-		},
-		pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
-			if err := next(ctx, cmds); err == nil {
-				return nil
-			}
-			return next(ctx, cmds)
-		},
-	}
-	h.on.Store(true)
-	return h
-}
-
-// repeater is a handle on a proxy whose client has such a hook, and does not wait long.
+// repeater is a handle on a proxy, whose client does not wait long, and has a hook that sends again what
+// failed.
 func repeater(t *testing.T, version redistest.Version) (*site, *redistest.Proxy, *mutex.Mutex) {
 	server := redistest.StartServer(t, version)
 	p := redistest.NewProxy(t, server.Addr())
 	rdb := p.Client(func(o *redis.Options) { o.ReadTimeout = 500 * time.Millisecond })
-	rdb.AddHook(repeating())
+	h := &hook{around: func(_ []redis.Cmder, send func() error) error {
+		if send() == nil {
+			return nil
+		}
+		return send()
+	}}
+	h.on.Store(true)
+	rdb.AddHook(h)
 	s := newSite(t, server.Client())
-	h := s.handle(rdb, mutex.Config{TTL: time.Minute})
-	warm := redistest.Must(h.Lock(t.Context(), "warm"))(t)
-	redistest.WantErr(t, warm.Unlock())
-	return s, p, h
+	m := s.handle(rdb, mutex.Config{TTL: time.Minute})
+	redistest.WantErr(t, redistest.Must(m.Lock(t.Context(), "warm"))(t).Unlock())
+	return s, p, m
 }
 
 // The first copy of an enter is under way while a hook sends a second one. The second one is

@@ -11,11 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasehold-go/leasehold/internal/call"
-	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/life"
-	"github.com/leasehold-go/leasehold/internal/permits"
-	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
@@ -116,29 +111,6 @@ func TestHandOversStayInTheShard(t *testing.T) {
 			redistest.AtLeast(t, sentOverBus(t, c)-before, control, "%d messages by PUBLISH were counted as %d", control)
 		})
 	}
-}
-
-// A process whose handle has one inbox for all keys, as of a version before, is told of
-// its grant there, at once.
-func TestInboxOfAnOlderProcess(t *testing.T) {
-	c := redistest.SharedCluster(t, redistest.Newest(t))
-	s := newSite(t, c.Client())
-	h := s.handle(c.Client(), mutex.Config{})
-	l := redistest.Must(h.Lock(t.Context(), s.Key))(t)
-	family := keys.Family{Kind: keys.Mutex, Name: s.Family}
-	res := redistest.Must(permits.Family{Family: family, Fenced: true}.Resource(s.Key))(t)
-	client := redistest.Must(call.NewClient(c.Client()))(t)
-	const older = "0123456789abcdefghijkl"
-	sub := c.Client().Subscribe(t.Context(), family.Inbox(older))
-	defer sub.Close()
-	redistest.Must(sub.Receive(t.Context()))(t)
-	req := res.Request(protocol.Terms{Handle: older, Seq: 7, Permits: 1, TTL: time.Minute, Limit: 1})
-	redistest.Must(client.Do(t.Context(), req.Enter(protocol.EnterOptions{Wait: true})))(t)
-	redistest.WantErr(t, l.Unlock())
-	msg := redistest.Must(sub.ReceiveTimeout(t.Context(), redistest.Soon))(t)
-	v, ok := req.ReadMessage(msg.(*redis.Message).Payload)
-	redistest.Check(t, ok && v.Code == life.Granted, "the message is %+v", msg)
-	redistest.Must(client.Do(t.Context(), req.Leave(0)))(t)
 }
 
 // The slot of a key moves while a process waits for the lock, and again: it is told of

@@ -9,58 +9,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-// refusals is a hook that answers leaves in the server's name, for a while.
-type refusals struct {
-	text string
-	left atomic.Int64
-	said atomic.Int64
-}
-
 // answer is an error of the server.
 type answer string
 
 func (a answer) Error() string { return string(a) }
 func (answer) RedisError()     {}
-
-func (r *refusals) refuse(cmd redis.Cmder) error {
-	if harness.CommandName(cmd) != "leave" || r.left.Add(-1) < 0 {
-		return nil
-	}
-	r.said.Add(1)
-	err := answer(r.text)
-	cmd.SetErr(err)
-	return err
-}
-
-func (r *refusals) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (r *refusals) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if err := r.refuse(cmd); err != nil {
-			return err
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (r *refusals) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		for _, cmd := range cmds {
-			if err := r.refuse(cmd); err != nil {
-				return err
-			}
-		}
-		return next(ctx, cmds)
-	}
-}
 
 // The server refuses to give back, several times, and then works again: the permit
 // comes back long before its TTL.
@@ -77,11 +36,19 @@ func TestRefusedLeavesAreRepeated(t *testing.T) {
 				t.Parallel()
 				s := newSite(t, srv.Client())
 				rdb := redistest.Shared(t, srv.Version).Client()
-				r := &refusals{text: text}
-				rdb.AddHook(r)
+				var left, said atomic.Int64
+				wire := &harness.Wire{}
+				wire.Fail(func(name string) error {
+					if name != "leave" || left.Add(-1) < 0 {
+						return nil
+					}
+					said.Add(1)
+					return answer(text)
+				})
+				rdb.AddHook(wire)
 				h := s.closing(rdb, semaphore.Config{Limit: 1, TTL: time.Minute})
 				l := redistest.Must(h.Acquire(t.Context(), s.Key))(t)
-				r.left.Store(times)
+				left.Store(times)
 				if err := l.Release(); err != nil {
 					harness.IsErr(t, "release", err, leasehold.ErrUnavailable)
 				}
@@ -91,7 +58,7 @@ func TestRefusedLeavesAreRepeated(t *testing.T) {
 					}
 					return nil
 				})
-				redistest.Expect(t, r.said.Load(), times, "%d leaves were refused")
+				redistest.Expect(t, said.Load(), times, "%d leaves were refused")
 			})
 		}
 	}
