@@ -8,7 +8,7 @@
 set -euo pipefail
 servers=$(cd -- "${BASH_SOURCE[0]%/*}/.." && pwd)/.servers
 case $PWD in
-*/internal/totals | */internal/codec | */internal/envelope | */internal/schedule | */luascripts)
+*/internal/codec | */internal/envelope | */internal/schedule | */luascripts)
 	exec flock -o "$servers/testing-low" nice -n 19 "$@"
 	;;
 esac
