@@ -16,7 +16,7 @@ var totals = []mutation{
 		"virtual = math.max(virtual, tag, math.min(virtual + head.permits / (head.share * competing), finish_tag))", "virtual = math.max(virtual, tag)"),
 	cutOnServers("total: the finish tag bounds the virtual time", "luascripts/totals/shared/turns.lua", totalsTests, "NoMoreThan",
 		"math.min(virtual + head.permits / (head.share * competing), finish_tag)", "virtual + head.permits / (head.share * competing)"),
-	cut("total: a key that stops keeps its tag", "luascripts/totals/shared/turns.lua", totalsTests, "KeyThatStops|Model",
+	cut("total: a key that stops keeps its tag", "luascripts/totals/shared/turns.lua", totalsTests, "Model",
 		"if tag > virtual then redis.call('ZADD', turns, tag, key) end", ""),
 	cut("total: a grant ends the mark of its request", "luascripts/totals/shared/turns.lua", totalsTests, "LastWaiter",
 		"    if mark then end_mark(served[i], tonumber(mark)) end\n", ""),

@@ -175,31 +175,6 @@ func TestRaiseGrantsThousandsAtOnce(t *testing.T) {
 	})
 }
 
-// A key that stops to compete, at its own limit, and comes back gains no turns by that.
-func TestKeyThatStopsGainsNothing(t *testing.T) {
-	eachDesk(t, 4, func(t *testing.T, d *desk) {
-		for range 4 {
-			d.enter("first", 1, 4, 1)
-		}
-		// "stops" never has a second request in line, so that it stops with each grant.
-		d.enter("stops", 1, 4, 1)
-		for range 30 {
-			d.enter("stays", 1, 100, 1)
-		}
-		from := len(d.granted)
-		for range d.some(400, 120) {
-			before := len(d.granted)
-			d.leave(d.any())
-			for _, a := range d.granted[before:] {
-				d.enter(a.key, 1, a.limit, 1)
-			}
-		}
-		got := d.counts(from)
-		ratio := float64(got["stops"]) / float64(got["stays"])
-		redistest.Check(t, ratio <= 1.05, "the key that stops was granted %d, the key that stays %d", got["stops"], got["stays"])
-	})
-}
-
 // Keys that have one request in line at a time compete anew after each grant. A key
 // whose requests are heavy gets as much as the others also then: a virtual time that ran
 // ahead of their tags would take from them and give to it.
