@@ -1,8 +1,6 @@
 package scripts_test
 
 import (
-	"context"
-	"fmt"
 	"time"
 
 	"pgregory.net/rapid"
@@ -73,16 +71,12 @@ func (m *permitMachine) renewKept(t *rapid.T) {
 		t.Skip("it is not kept")
 	}
 	ttl := rapid.SampledFrom([]time.Duration{r.TTL, r.TTL, time.Millisecond}).Draw(t, "ttl")
-	registered := m.count(func(ctx context.Context) (int64, error) { return m.rdb.ZCard(ctx, m.names[7]).Result() })
-	got := m.call(fmt.Sprintf("renew %s for %v, kept", name(r), ttl), r.Renew(protocol.RenewOptions{Term: ttl, Counts: true, Keeps: true}), -1, func(ref reference) outcome {
-		return on(ref).unlessRevoked(r.Member(), 0, on(ref).renewKept(r.Member(), ttl.Milliseconds()))
+	registered := m.members(7)
+	reply, ok := m.renewal(r, protocol.RenewOptions{Term: ttl, Counts: true, Keeps: true}, func(ref reference) []int64 {
+		return on(ref).renewKept(r.Member(), ttl.Milliseconds())
 	})
-	if m.renewalWasRevoked(r, got) {
-		return
-	}
-	reply := must(r.ReadRenew(got.ints))(m)
 	// What follows does not depend on the reference.
-	if registered == 0 && !reply.Use.Recalled {
+	if ok && registered == 0 && !reply.Use.Recalled {
 		m.Fatalf("nobody was registered, and %s was not told of a recall", name(r))
 	}
 }

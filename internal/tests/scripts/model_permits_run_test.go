@@ -197,16 +197,32 @@ func (m *permitMachine) ask(t *rapid.T) {
 	must(m.res.ReadAsk(c, got.ints, plain(asked)))(m)
 }
 
-func (m *permitMachine) renew(t *rapid.T) {
+// renewing is what the references of permits can say of a renewal.
+type renewing interface {
+	left(member string) int64
+	renew(member string, ttl int64) []int64
+	unlessRevoked(member string, nothing int64, reply any) outcome
+}
+
+// renew is of a machine of permits, with or without a total.
+func (m *machine) renew(t *rapid.T) {
 	r := m.again(t)
 	ttl := rapid.SampledFrom([]time.Duration{r.TTL, r.TTL, time.Millisecond, 30 * time.Second}).Draw(t, "ttl")
-	got := m.call(fmt.Sprintf("renew %s for %v", name(r), ttl), r.Renew(protocol.RenewOptions{Term: ttl}), -1, func(ref reference) outcome {
-		return on(ref).unlessRevoked(r.Member(), 0, on(ref).renew(r.Member(), ttl.Milliseconds()))
+	m.renewal(r, protocol.RenewOptions{Term: ttl}, func(ref reference) []int64 {
+		return ref.(renewing).renew(r.Member(), ttl.Milliseconds())
 	})
-	if m.renewalWasRevoked(r, got) {
-		return
+}
+
+// renewal sends a renewal. It is not ok where that is told that the request was revoked: one that is
+// made again after its tombstone may wait meanwhile, but has no lease.
+func (m *machine) renewal(r *request, o protocol.RenewOptions, predict func(reference) []int64) (reply protocol.Reply, ok bool) {
+	got := m.call(fmt.Sprintf("renew %s, %+v", name(r), o), r.Renew(o), -1, func(ref reference) outcome {
+		return ref.(renewing).unlessRevoked(r.Member(), 0, predict(ref))
+	})
+	if m.toldRevoked(r, got, m.model.(renewing).left(r.Member()) > 0) {
+		return reply, false
 	}
-	must(r.ReadRenew(got.ints))(m)
+	return must(r.ReadRenew(got.ints))(m), true
 }
 
 // setWord stores a limit, or sets the last token, as if the clock had been ahead.

@@ -177,12 +177,6 @@ func (m *machine) wasRevoked(r *request, got outcome) bool {
 	return m.toldRevoked(r, got, m.model.(revoking).stands(r.Member()))
 }
 
-// renewalWasRevoked is wasRevoked for a renewal, which looks for a lease alone. A request that was
-// revoked, and is made again after its tombstone, may wait meanwhile.
-func (m *permitMachine) renewalWasRevoked(r *request, got outcome) bool {
-	return m.toldRevoked(r, got, on(m.model).left(r.Member()) > 0)
-}
-
 func (m *machine) toldRevoked(r *request, got outcome, there bool) bool {
 	if got.ints != nil {
 		return false

@@ -123,18 +123,16 @@ func (m *permitMachine) renewAndCount(t *rapid.T) {
 	r := m.again(t)
 	ttl := rapid.SampledFrom([]time.Duration{r.TTL, r.TTL, time.Millisecond, 30 * time.Second}).Draw(t, "ttl")
 	heldFor := rapid.SampledFrom([]time.Duration{0, time.Second, time.Hour}).Draw(t, "held for")
-	waiting := m.count(func(ctx context.Context) (int64, error) { return m.rdb.ZCard(ctx, m.names[1]).Result() })
-	members := m.count(func(ctx context.Context) (int64, error) { return m.rdb.ZCard(ctx, m.names[0]).Result() })
-	got := m.call(fmt.Sprintf("renew %s for %v and count", name(r), ttl), r.Renew(protocol.RenewOptions{Term: ttl, HeldFor: heldFor, Counts: true}), -1, func(ref reference) outcome {
-		return on(ref).unlessRevoked(r.Member(), 0, on(ref).renewAndCount(r.Member(), ttl.Milliseconds()))
+	waiting, members := m.members(1), m.members(0)
+	left, ok := m.renewal(r, protocol.RenewOptions{Term: ttl, HeldFor: heldFor, Counts: true}, func(ref reference) []int64 {
+		return on(ref).renewAndCount(r.Member(), ttl.Milliseconds())
 	})
-	if m.renewalWasRevoked(r, got) {
+	if !ok {
 		return
 	}
-	left := must(r.ReadRenew(got.ints))(m)
 	use := left.Use
 	// What follows does not depend on the reference.
-	now := m.count(func(ctx context.Context) (int64, error) { return m.rdb.ZCard(ctx, m.names[0]).Result() })
+	now := m.members(0)
 	switch {
 	case now > members:
 		m.Fatalf("a renewal of %s made %d permits of %d", name(r), now, members)
@@ -147,7 +145,7 @@ func (m *permitMachine) renewAndCount(t *rapid.T) {
 	}
 }
 
-func (m *permitMachine) count(read func(ctx context.Context) (int64, error)) int64 {
-	n := must(read(context.Background()))(m)
-	return n
+// members is how many a key has on the server.
+func (m *machine) members(key int) int64 {
+	return must(m.rdb.ZCard(context.Background(), m.names[key]).Result())(m)
 }

@@ -153,18 +153,6 @@ func (m *familyMachine) goOn(t *rapid.T) {
 	m.call("go on", m.resource("", 5, 0).GoOn(handle), 0, func(ref reference) outcome { return familyOf(ref).ask(handle, 5, nil) })
 }
 
-func (m *familyMachine) renew(t *rapid.T) {
-	r := m.again(t)
-	ttl := rapid.SampledFrom([]time.Duration{r.TTL, r.TTL, time.Millisecond, 30 * time.Second}).Draw(t, "ttl")
-	got := m.call(fmt.Sprintf("renew %s for %v", r.Member(), ttl), r.Renew(protocol.RenewOptions{Term: ttl}), -1, func(ref reference) outcome {
-		return familyOf(ref).unlessRevoked(r.Member(), 0, familyOf(ref).renew(r.Member(), ttl.Milliseconds()))
-	})
-	if m.toldRevoked(r, got, familyOf(m.model).left(r.Member()) > 0) {
-		return
-	}
-	must(r.ReadRenew(got.ints))(m)
-}
-
 func (m *familyMachine) setLimit(t *rapid.T) {
 	var s settingCall
 	if len(m.set) > 0 && rapid.IntRange(0, 2).Draw(t, "again") == 2 {
