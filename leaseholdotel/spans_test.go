@@ -55,9 +55,8 @@ func TestSpansOfSlowWaitsAloneWithTheirTimes(t *testing.T) {
 		ended := spans.Ended()
 		redistest.Require(t, len(ended), 1, "%d spans")
 		span := ended[0]
-		if span.Name() != "leasehold acquire" || span.Parent().SpanID() != caller.SpanContext().SpanID() {
-			t.Errorf("span %q with parent %v", span.Name(), span.Parent())
-		}
+		redistest.Check(t, span.Name() == "leasehold acquire" && span.Parent().SpanID() == caller.SpanContext().SpanID(),
+			"span %q with parent %v", span.Name(), span.Parent())
 		if d := span.EndTime().Sub(span.StartTime()); d < 1900*time.Millisecond || span.StartTime().Before(began) {
 			t.Errorf("the span is %v long, and starts %v after the wait", d, span.StartTime().Sub(began))
 		}
@@ -82,12 +81,10 @@ func TestSpansOfALoaderLieBelowTheLoad(t *testing.T) {
 		ended := spans.Ended()
 		redistest.Require(t, len(ended), 3, "%d spans, want query, load and the failed load")
 		query, load, failed := ended[0], ended[1], ended[2]
-		if load.Name() != "leasehold load" || query.Parent().SpanID() != load.SpanContext().SpanID() {
-			t.Errorf("the query's parent is %v, the load is %q %v", query.Parent(), load.Name(), load.SpanContext())
-		}
-		if load.Parent().SpanID() != caller.SpanContext().SpanID() || load.Status().Code == codes.Error {
-			t.Errorf("the load: parent %v, status %v", load.Parent(), load.Status())
-		}
+		redistest.Check(t, load.Name() == "leasehold load" && query.Parent().SpanID() == load.SpanContext().SpanID(),
+			"the query's parent is %v, the load is %q %v", query.Parent(), load.Name(), load.SpanContext())
+		redistest.Check(t, load.Parent().SpanID() == caller.SpanContext().SpanID() && load.Status().Code != codes.Error,
+			"the load: parent %v, status %v", load.Parent(), load.Status())
 		redistest.Check(t, failed.Status().Code == codes.Error && failed.Status().Description == "timeout", "the load that took too long: %v", failed.Status())
 		_ = g.Close(context.Background())
 	})

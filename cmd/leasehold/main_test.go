@@ -129,9 +129,7 @@ func (s *site) isFree() bool { return s.rdb.Exists(s.t.Context(), s.part("holder
 
 func (s *site) wantFree() {
 	s.t.Helper()
-	if !s.isFree() {
-		s.t.Error("the lock is still held")
-	}
+	redistest.Check(s.t, s.isFree(), "the lock is still held")
 }
 
 func (s *site) awaitWaiter() {
@@ -239,13 +237,9 @@ func (x *tool) ends(want int, words ...string) {
 	x.t.Helper()
 	got, said := x.code(), x.stderr.String()
 	for _, word := range words {
-		if !strings.Contains(said, word) {
-			x.t.Errorf("%q does not say %q: %s", x.cmd.Args[1:], word, said)
-		}
+		redistest.Check(x.t, strings.Contains(said, word), "%q does not say %q: %s", x.cmd.Args[1:], word, said)
 	}
-	if got != want {
-		x.t.Errorf("%q ends with %d; want %d: %s", x.cmd.Args[1:], got, want, said)
-	}
+	redistest.Check(x.t, got == want, "%q ends with %d; want %d: %s", x.cmd.Args[1:], got, want, said)
 }
 
 // alive says whether a process runs: a zombie does not.

@@ -39,22 +39,12 @@ func TestRunUnderALockOfAQuorum(t *testing.T) {
 	if token := waits.line(); token <= itoa(int(l.Token())) {
 		t.Errorf("the program has the token %q, after %d", token, l.Token())
 	}
-	if got := waits.code(); got != 0 {
-		t.Errorf("the tool ended with %d: %s", got, waits.stderr.String())
+	waits.ends(0)
+	script := "echo begin >> " + file + "; sleep 0.2; echo end >> " + file
+	for _, x := range []*tool{run(script), run(script)} {
+		x.ends(0)
 	}
-	one, other := run("echo begin >> "+file+"; sleep 0.2; echo end >> "+file), run("echo begin >> "+file+"; sleep 0.2; echo end >> "+file)
-	for _, x := range []*tool{one, other} {
-		if got := x.code(); got != 0 {
-			t.Errorf("a tool ended with %d: %s", got, x.stderr.String())
-		}
-	}
-	if text, err := os.ReadFile(file); err != nil || string(text) != "begin\nend\nbegin\nend\n" {
-		t.Errorf("the programs ran beside each other: %q, %v", text, err)
-	}
-	if got := start(t, "", "run", "--quorum", strings.Join(urls[:2], ","), "--mutex", name, "--key", "k", "--", "true").code(); got != 64 {
-		t.Errorf("two servers: the tool ended with %d", got)
-	}
-	if got := start(t, "", "run", "--quorum", strings.Join(urls, ","), "--semaphore", name, "--limit", "1", "--key", "k", "--", "true").code(); got != 64 {
-		t.Errorf("a semaphore: the tool ended with %d", got)
-	}
+	redistest.Expect(t, string(redistest.Must(os.ReadFile(file))(t)), "begin\nend\nbegin\nend\n", "the programs ran beside each other: %q")
+	start(t, "", "run", "--quorum", strings.Join(urls[:2], ","), "--mutex", name, "--key", "k", "--", "true").ends(64)
+	start(t, "", "run", "--quorum", strings.Join(urls, ","), "--semaphore", name, "--limit", "1", "--key", "k", "--", "true").ends(64)
 }

@@ -82,9 +82,8 @@ func TestNextProgramStartsAfterARevokedOne(t *testing.T) {
 	first.ends(124)
 	began := redistest.Must(strconv.ParseInt(next.line(), 10, 64))(t)
 	entries, err := s.rdb.XRange(t.Context(), s.part("audit"), "-", "+").Result()
-	if err != nil || len(entries) != 2 || entries[1].Values["what"] != "ended" || entries[1].Values["id"] != entries[0].Values["id"] {
-		t.Fatalf("the audit has %v, %v; want the revocation and its end", entries, err)
-	}
+	redistest.CheckNow(t, err == nil && len(entries) == 2 && entries[1].Values["what"] == "ended" && entries[1].Values["id"] == entries[0].Values["id"],
+		"the audit has %v, %v; want the revocation and its end", entries, err)
 	ms, _, _ := strings.Cut(entries[1].ID, "-")
 	if noted, _ := strconv.ParseInt(ms, 10, 64); began/1e6 < noted {
 		t.Errorf("the next program began %d ms before it was noted that the first one has ended", noted-began/1e6)

@@ -14,7 +14,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -131,12 +133,7 @@ func (l *Lister) Resources(ctx context.Context) ([]Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Resource, 0, len(found))
-	for _, r := range found {
-		all = append(all, r)
-	}
-	Sort(all)
-	return all, nil
+	return slices.SortedFunc(maps.Values(found), Compare), nil
 }
 
 // pipelined sends n reads in pipelines of bounded length, and repeats a pipeline that got no

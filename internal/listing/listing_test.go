@@ -85,9 +85,9 @@ func TestWhatThePackagesHoldIsListed(t *testing.T) {
 
 		some := uses(t, l)
 		u := find(t, some, keys.Semaphore, "acme {1}")
-		if u.Family != "exp:orts" || u.InUse != 5 || u.Limit != 5 || u.Stored || u.Waiting != 2 || u.LongestWait <= 0 || u.ExpiresIn <= 20*time.Second || u.Idle() {
-			t.Errorf("the semaphore is %+v", u)
-		}
+		redistest.Check(t, u.Family == "exp:orts" && u.InUse == 5 && u.Limit == 5 && !u.Stored &&
+			u.Waiting == 2 && u.LongestWait > 0 && u.ExpiresIn > 20*time.Second && !u.Idle(),
+			"the semaphore is %+v", u)
 		s := redistest.Must(l.State(ctx, u.Resource, listing.Bounds{}))(t)
 		if len(s.Holders) != 2 || s.InUse != 5 || s.Holders[0].ID != two.ID() || s.Holders[0].Permits != 2 ||
 			s.Holders[1].ID != three.ID() || s.Holders[1].Permits != 3 || s.Limit != 5 {
@@ -216,9 +216,9 @@ func TestTenantsOfAFamilyWithATotalAreListed(t *testing.T) {
 		u = find(t, some, keys.Semaphore, "c")
 		redistest.Check(t, u.InUse == 1 && u.Limit == 1 && u.Stored && u.Waiting == 1 && u.LongestWait >= time.Second, "the other is %+v", u)
 		s, err := l.State(ctx, listing.Of(prefix, keys.Semaphore, "n", "a:b", true), listing.Bounds{})
-		if err != nil || len(s.Holders) != 1 || s.Holders[0].Permits != 2 || s.Holders[0].Label != "h:1" || s.Limit != 5 || s.Total != 3 || len(s.Waiters) != 0 {
-			t.Errorf("a tenant's state is %+v, %v", s, err)
-		}
+		redistest.Check(t, err == nil && len(s.Holders) == 1 && s.Holders[0].Permits == 2 &&
+			s.Holders[0].Label == "h:1" && s.Limit == 5 && s.Total == 3 && len(s.Waiters) == 0,
+			"a tenant's state is %+v, %v", s, err)
 		// Tenants that are asked for are answered, also where nothing is known of them.
 		var asked []listing.Resource
 		for _, key := range []string{"c", "idle", "idle"} {

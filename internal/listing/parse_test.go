@@ -21,9 +21,9 @@ func TestNamesOfKeysAreReadBack(t *testing.T) {
 					shown = keys.DefaultPrefix
 				}
 				r, part, ok := parse(shown, of.Part("holders"))
-				if !ok || r.Kind != kind || r.Family != name || r.Key != hostile || r.Whole || r.HasTotal || part != "holders" {
-					t.Fatalf("%q is read as %+v, %q, %v", of.Part("holders"), r, part, ok)
-				}
+				redistest.CheckNow(t, ok && r.Kind == kind && r.Family == name && r.Key == hostile && !r.Whole && !r.HasTotal &&
+					part == "holders",
+					"%q is read as %+v, %q, %v", of.Part("holders"), r, part, ok)
 				if got := r.Part("queue"); got != of.Part("queue") || Of(prefix, kind, name, hostile, false).Part("queue") != got {
 					t.Fatalf("its queue is %q, want %q", got, of.Part("queue"))
 				}
@@ -69,9 +69,9 @@ func TestMembersAreRead(t *testing.T) {
 		redistest.Check(t, ok && got == want, "%q is read as %+v, %v; want %+v", text, got, ok, want)
 	}
 	got, ok := parseMember("ten.a%3Ant+x:"+handle+"~h:1.7.2.1000.5.3.40+2", true)
-	if !ok || got.tenant != "ten.a:nt+x" || got.label != "h:1" || !got.extra || got.permits != 2 || got.limit != 5 || got.total != 40 {
-		t.Errorf("a tenant's is read as %+v, %v", got, ok)
-	}
+	redistest.Check(t, ok && got.tenant == "ten.a:nt+x" && got.label == "h:1" && got.extra &&
+		got.permits == 2 && got.limit == 5 && got.total == 40,
+		"a tenant's is read as %+v, %v", got, ok)
 	if got, ok = parseMember("a+b:"+handle+".7.2.1000.5.3.40", true); !ok || got.tenant != "a+b" || got.extra {
 		t.Errorf("a tenant's with a plus is read as %+v, %v", got, ok)
 	}

@@ -80,9 +80,8 @@ func TestChangesAreMadeOnlyWhereThatIsAllowed(t *testing.T) {
 			change(t, "", http.StatusNoContent, open, "/revoke", bearer, "key", row, "id", l.ID(), "reason", "host is gone")
 			redistest.Get(t, "the end of the Context", l.Context().Done())
 			var why *leasehold.RevokedError
-			if !errors.As(context.Cause(l.Context()), &why) || why.Reason != "host is gone" {
-				t.Errorf("the cause is %v", context.Cause(l.Context()))
-			}
+			redistest.Check(t, errors.As(context.Cause(l.Context()), &why) && why.Reason == "host is gone",
+				"the cause is %v", context.Cause(l.Context()))
 			redistest.WantErr(t, s.Close(t.Context()))
 		})
 	}

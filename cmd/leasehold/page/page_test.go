@@ -111,16 +111,12 @@ func TestTokenAndOriginAreChecked(t *testing.T) {
 		t.Errorf("a short token: %v", err)
 	}
 	s := serve(t, rdb, page.Options{Token: token})
-	if resp, _ := get(t, s.URL+"/events"); resp.StatusCode != http.StatusUnauthorized {
-		t.Errorf("without a token: %s", resp.Status)
-	}
-	for _, wrong := range []string{"Bearer ", "Bearer 0123456789abcdeF", "Basic " + token} {
-		if resp, _ := get(t, s.URL+"/events", "Authorization", wrong); resp.StatusCode != http.StatusUnauthorized {
-			t.Errorf("with %q: %s", wrong, resp.Status)
-		}
-	}
-	if resp, _ := get(t, s.URL+"/events?kind=nope", "Authorization", "Bearer "+token); resp.StatusCode != http.StatusBadRequest {
-		t.Errorf("with the token: %s", resp.Status)
+	for given, want := range map[string]int{
+		"": http.StatusUnauthorized, "Bearer ": http.StatusUnauthorized, "Bearer 0123456789abcdeF": http.StatusUnauthorized,
+		"Basic " + token: http.StatusUnauthorized, "Bearer " + token: http.StatusBadRequest,
+	} {
+		resp, _ := get(t, s.URL+"/events?kind=nope", "Authorization", given)
+		redistest.Check(t, resp.StatusCode == want, "with %q: %s", given, resp.Status)
 	}
 	if resp, body := get(t, s.URL); resp.StatusCode != http.StatusOK || !strings.Contains(body, `id="login"`) {
 		t.Errorf("the page without a token: %s %s", resp.Status, body)
@@ -129,14 +125,11 @@ func TestTokenAndOriginAreChecked(t *testing.T) {
 		resp, _ := post(t, s.URL+"/login", url.Values{"token": {given}}, header...)
 		return resp
 	}
-	if resp := login("wrong"); resp.StatusCode != http.StatusForbidden || len(resp.Cookies()) != 0 {
-		t.Errorf("a wrong token: %s", resp.Status)
-	}
-	if resp := login(token, "Sec-Fetch-Site", "cross-site"); resp.StatusCode != http.StatusForbidden || len(resp.Cookies()) != 0 {
-		t.Errorf("from another site: %s", resp.Status)
-	}
-	if resp := login(token, "Origin", "http://evil.example"); resp.StatusCode != http.StatusForbidden {
-		t.Errorf("from another origin: %s", resp.Status)
+	for about, resp := range map[string]*http.Response{
+		"a wrong token": login("wrong"), "from another site": login(token, "Sec-Fetch-Site", "cross-site"),
+		"from another origin": login(token, "Origin", "http://evil.example"),
+	} {
+		redistest.Check(t, resp.StatusCode == http.StatusForbidden && len(resp.Cookies()) == 0, "%s: %s", about, resp.Status)
 	}
 	resp := login(token)
 	redistest.CheckNow(t, resp.StatusCode == http.StatusSeeOther && len(resp.Cookies()) == 1 && resp.Header.Get("Location") == "./",
@@ -170,9 +163,8 @@ func TestMountedBelowAPath(t *testing.T) {
 	s := httptest.NewServer(mux)
 	defer s.Close()
 	resp, body := get(t, s.URL+"/leases/")
-	if resp.StatusCode != http.StatusOK || strings.Contains(body, `="/`) {
-		t.Errorf("%s, with absolute paths: %v", resp.Status, strings.Contains(body, `="/`))
-	}
+	redistest.Check(t, resp.StatusCode == http.StatusOK && !strings.Contains(body, `="/`),
+		"%s, with absolute paths: %v", resp.Status, strings.Contains(body, `="/`))
 	if resp, _ := get(t, s.URL+"/leases/app.js"); resp.StatusCode != http.StatusOK {
 		t.Errorf("app.js: %s", resp.Status)
 	}

@@ -112,9 +112,7 @@ func (b *browser) noFaults() {
 	b.t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.faults) > 0 {
-		b.t.Errorf("the page's console and network:\n%s", strings.Join(b.faults, "\n"))
-	}
+	redistest.Check(b.t, len(b.faults) <= 0, "the page's console and network:\n%s", strings.Join(b.faults, "\n"))
 }
 
 func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
@@ -128,9 +126,7 @@ func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
 func ask[T any](b *browser, expression string) T {
 	b.t.Helper()
 	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
-	if err != nil {
-		b.t.Fatalf("%s: %v", expression, err)
-	}
+	redistest.CheckNow(b.t, err == nil, "%s: %v", expression, err)
 	return v
 }
 

@@ -199,9 +199,8 @@ func TestChangesAreMadeAfterAQuestion(t *testing.T) {
 	b.until("that it is revoked", `document.getElementById("d-revoke-said").innerText.endsWith("is revoked.")`)
 	redistest.Get(t, "the end of the Context", l.Context().Done())
 	var why *leasehold.RevokedError
-	if !errors.As(context.Cause(l.Context()), &why) || why.Reason != "host is gone" {
-		t.Errorf("the cause is %v", context.Cause(l.Context()))
-	}
+	redistest.Check(t, errors.As(context.Cause(l.Context()), &why) && why.Reason == "host is gone",
+		"the cause is %v", context.Cause(l.Context()))
 	b.noFaults()
 }
 
@@ -246,7 +245,7 @@ func TestTenThousandKeysAreUsable(t *testing.T) {
 func TestPhone(t *testing.T) {
 	prefix := redistest.Name(t)
 	rdb, url := serve(t, page.Options{Prefix: prefix})
-	busy(t, rdb, prefix, 40)
+	busy(t, rdb, prefix)
 	now := time.Now()
 	rdb.ZAdd(t.Context(), prefix+":mtx:{jobs:stuck}:holders", redis.Z{Score: float64(now.Add(10 * time.Minute).UnixMilli()), Member: "AbCdEfGh_-0123456789xy~node-9.1.1.30000.1"})
 	rdb.Set(t.Context(), prefix+":mtx:{jobs:stuck}:fence", now.Add(-65*time.Minute).UnixMicro(), time.Hour)
@@ -288,10 +287,10 @@ func TestPhone(t *testing.T) {
 }
 
 // busy lets the demo's fleet work until the test ends.
-func busy(t *testing.T, rdb *redis.Client, prefix string, keys int) {
+func busy(t *testing.T, rdb *redis.Client, prefix string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- demo.Run(ctx, rdb, demo.Options{Prefix: prefix, Hosts: 3, Keys: keys, Pace: 1}) }()
+	go func() { done <- demo.Run(ctx, rdb, demo.Options{Prefix: prefix, Hosts: 3, Pace: 1}) }()
 	t.Cleanup(func() {
 		cancel()
 		redistest.WantErr(t, <-done)

@@ -103,9 +103,8 @@ func TestHelpFitsTheTerminal(t *testing.T) {
 				t.Errorf("%s: %d columns: %s", c.CommandPath(), n, line)
 			}
 		}
-		if c.HasParent() && (c.Long == "" || c.Example == "") {
-			t.Errorf("%s has no help or no example", c.CommandPath())
-		}
+		redistest.Check(t, !c.HasParent() || c.Long != "" && c.Example != "",
+			"%s has no help or no example", c.CommandPath())
 	}
 }
 

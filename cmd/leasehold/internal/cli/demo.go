@@ -18,14 +18,15 @@ func (a *app) demo() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Let a small fleet work, so that there is something to see",
-		Long: `demo takes and gives back locks, permits and cached values as a small fleet does,
-until it is interrupted: exports of customers with their limits, jobs that one host
-does at a time, pages that one host renders. It then gives everything back.
+		Long: `demo takes and gives back locks, permits and cached values as a small fleet
+does, until it is interrupted: exports of customers with their limits, jobs that
+one host does at a time, pages that one host renders. It then gives everything
+back.
 
 ` + demo.Trouble + `
-It writes below --prefix. Look at it with ls, top and serve. If neither --redis nor
-$REDIS_URL says where Redis is, the demo starts a server of its own, and says how the
-other commands reach it.`,
+It writes below --prefix. Look at it with ls, top and serve. If neither --redis
+nor $REDIS_URL says where Redis is, the demo starts a server of its own, and
+says how the other commands reach it.`,
 		Example: `  leasehold demo --prefix demo &
   leasehold top --prefix demo
   leasehold ls --prefix demo --sort held`,
@@ -34,8 +35,6 @@ other commands reach it.`,
 			switch {
 			case o.Hosts < 1 || o.Hosts > 100:
 				return usagef("demo: --hosts is %d; want 1 to 100", o.Hosts)
-			case o.Keys < 0 || o.Keys > 100_000:
-				return usagef("demo: --keys is %d; want 0 to 100000", o.Keys)
 			case o.Pace < 0.05 || o.Pace > 20:
 				return usagef("demo: --pace is %v; want 0.05 to 20", o.Pace)
 			}
@@ -60,7 +59,6 @@ other commands reach it.`,
 		},
 	}
 	c.Flags().IntVar(&o.Hosts, "hosts", 4, "processes that the fleet seems to have")
-	c.Flags().IntVar(&o.Keys, "keys", 0, "permits that are held beside, each of a key of its own")
 	c.Flags().Float64Var(&o.Pace, "pace", 1, "stretches all holds and pauses; below 1 is busier")
 	return c
 }

@@ -21,14 +21,14 @@ func (a *app) doctor() *cobra.Command {
 		Use:   "doctor",
 		Short: "Say what the server's settings mean for the leases",
 		Long: `doctor looks at the version, the user's rights, eviction, persistence, replicas,
-clocks and messages of the server, or of each primary of a Cluster. It says which
-of leasehold's promises hold there, and what to change. With --quorum it looks at
-each of the servers, and whether one of them is there twice.
+clocks and messages of the server, or of each primary of a Cluster. It says
+which of leasehold's promises hold there, and what to change. With --quorum it
+looks at each of the servers, and whether one of them is there twice.
 
 It writes no key. Rights are tried with commands that change nothing.
 
-Exit codes: 0 all is well, or nothing worse than a note; 1 a promise does not hold;
-64 bad arguments; 69 Redis is out of reach.`,
+Exit codes: 0 all is well, or nothing worse than a note; 1 a promise does not
+hold; 64 bad arguments; 69 Redis is out of reach.`,
 		Example: `  leasehold doctor
   leasehold doctor --quorum redis://a,redis://b,redis://c
   leasehold doctor --json | jq '.findings[] | select(.grade == "problem")'`,

@@ -23,24 +23,25 @@ func (a *app) setLimit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set-limit --semaphore NAME (--key KEY | --total) N",
 		Short: "Set the limit of a key or the total of a family, fleet-wide",
-		Long: `set-limit sets how many permits of a key may be in use, 1 to 100000, for the whole
-fleet, in place of what each process is configured with. With --total it sets the
-total of a family over all its keys, 1 to 1000000. 0 goes back to what the processes
-are configured with.
+		Long: `set-limit sets how many permits of a key may be in use, 1 to 100000, for the
+whole fleet, in place of what each process is configured with. With --total it
+sets the total of a family over all its keys, 1 to 1000000. 0 goes back to what
+the processes are configured with.
 
-More than before is granted to waiters at once. Less takes no permit away: nothing is
-granted until the use is below it. The limit is kept in Redis without an expiry until
-it is set to 0; a server that loses its data loses it.
+More than before is granted to waiters at once. Less takes no permit away:
+nothing is granted until the use is below it. The limit is kept in Redis without
+an expiry until it is set to 0; a server that loses its data loses it.
 
-A family with a total has other keys in Redis than one of the same name without a
-total. The command sees which it is by what is in Redis. It refuses to set a limit
-where there are keys of both, and to set a total where there are only keys without
-one: say --has-total or --has-total=false then. Where nothing of the family is there
-yet, a limit is of a family without a total, unless --has-total is given.
+A family with a total has other keys in Redis than one of the same name without
+a total. The command sees which it is by what is in Redis. It refuses to set a
+limit where there are keys of both, and to set a total where there are only keys
+without one: say --has-total or --has-total=false then. Where nothing of the
+family is there yet, a limit is of a family without a total, unless --has-total
+is given.
 
 Exit codes: 0 it is set; 64 bad arguments; 69 Redis is out of reach, or a script
-failed there, and it may have been set; 77 the user lacks a right, and nothing was
-set.`,
+failed there, and it may have been set; 77 the user lacks a right, and nothing
+was set.`,
 		Example: `  leasehold set-limit --semaphore exports --key acme 10
   leasehold set-limit --semaphore exports --key acme 0
   leasehold set-limit --semaphore exports --total 200`,

@@ -21,14 +21,15 @@ func (a *app) ls() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ls [TEXT]",
 		Short: "List what is held, waited for and cached: one line per key",
-		Long: `ls lists keys: how many permits are in use, how many wait and for how long, which
-values are cached. TEXT keeps those whose kind, family and key contain its words.
+		Long: `ls lists keys: how many permits are in use, how many wait and for how long,
+which values are cached. TEXT keeps those whose kind, family and key contain its
+words.
 
-HELD is for how long the oldest lease of the key has been held; with "!" one has been
-renewed for more than ten times its TTL and may hang. USUAL is for how long nine in ten
-other keys of the family have been held at most, where five or more are held. To find a
-lease that hangs, see --sort held and --held-longer; leasehold show names its holder,
-leasehold revoke ends it.
+HELD is for how long the oldest lease of the key has been held; with "!" one has
+been renewed for more than ten times its TTL and may hang. USUAL is for how long
+nine in ten other keys of the family have been held at most, where five or more
+are held. To find a lease that hangs, see --sort held and --held-longer;
+leasehold show names its holder, leasehold revoke ends it.
 
 Keys on which nothing happens are left out unless --all is given: of a lock the
 last token is kept for a day.
@@ -36,10 +37,10 @@ last token is kept for a day.
 It looks at all keys of the server, in calls of 1000 that each take well below a
 millisecond, and changes nothing. In a Cluster it asks every primary.
 
-With --json each line is an object: kind, family, key, inUse, limit, storedLimit,
-waiting, longestWaitMs, expiresInMs, heldForMs, usualHoldMs, overlong, token,
-cachedBytes, freshForMs, keptForMs, failedForMs, schema, scope, error. A name that is
-no UTF-8 is also given as family_base64 or key_base64.`,
+With --json each line is an object: kind, family, key, inUse, limit,
+storedLimit, waiting, longestWaitMs, expiresInMs, heldForMs, usualHoldMs,
+overlong, token, cachedBytes, freshForMs, keptForMs, failedForMs, schema, scope,
+error. A name that is no UTF-8 is also given as family_base64 or key_base64.`,
 		Example: `  leasehold ls
   leasehold ls --kind semaphore --sort waiting
   leasehold ls --held-longer 5m --sort held

@@ -13,8 +13,8 @@ func man(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "man FOLDER",
 		Short: "Write the man pages into a folder",
-		Long: `man writes a page for each command, leasehold.1, leasehold-run.1 and so on, into a
-folder that it makes where there is none.`,
+		Long: `man writes a page for each command, leasehold.1, leasehold-run.1 and so on, into
+a folder that it makes where there is none.`,
 		Example: `  leasehold man /usr/local/share/man/man1`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -97,9 +97,7 @@ func TestLeaseThatMayBeIdleIsMarked(t *testing.T) {
 	defer redistest.Must(strict.Acquire(t.Context(), "globex"))(t).Release()
 	out := ok(t, url, "acme…2/3…may be idle\n", "ls")
 	out += ok(t, url, "2 of 3 in use…keeper (may be idle)", "show", "--semaphore", "exports", "--key", "acme")
-	if strings.Count(out, "may be idle") != 2 {
-		t.Errorf("more is marked than what is kept:\n%s", out)
-	}
+	redistest.Check(t, strings.Count(out, "may be idle") == 2, "more is marked than what is kept:\n%s", out)
 	out = ok(t, url, `"key":"acme"…"keeps":true`, "ls", "--json", "acme")
 	out += ok(t, url, `"label":"keeper"…"keeps":true`, "show", "--semaphore", "exports", "--key", "acme", "--json")
 	if out += ok(t, url, "", "ls", "--json", "globex"); strings.Count(out, "keeps") != 2 {

@@ -26,20 +26,23 @@ func (a *app) revoke() *cobra.Command {
 		Use:                   "revoke (--mutex|--semaphore|--cache) NAME --key KEY --reason TEXT ID",
 		DisableFlagsInUseLine: true,
 		Short:                 "Take a lease away from its holder, or a waiter its place",
-		Long: `revoke takes a lock, the permits of one lease, a waiter's place or the right to load
-away, and hands what is free to the next waiter at once. ID is what show lists.
+		Long: `revoke takes a lock, the permits of one lease, a waiter's place or the right to
+load away, and hands what is free to the next waiter at once. ID is what show
+lists.
 
-The holder is told within milliseconds: its Context ends with the reason. A program
-that does not look at its Context works on, beside the next holder; a guard, or a
-condition on the fencing token, refuses its writes once the next holder has written.
-So make sure first that the holder is dead, or that it stops: see docs/operations.md.
+The holder is told within milliseconds: its Context ends with the reason. A
+program that does not look at its Context works on, beside the next holder; a
+guard, or a condition on the fencing token, refuses its writes once the next
+holder has written. So make sure first that the holder is dead, or that it
+stops: see docs/operations.md.
 
-The reason, 1 to 200 bytes, goes to the holder and into the audit stream of the key,
-which keeps about 1000 entries for 30 days. Revoking the same lease again is no error.
+The reason, 1 to 200 bytes, goes to the holder and into the audit stream of the
+key, which keeps about 1000 entries for 30 days. Revoking the same lease again
+is no error.
 
 Exit codes: 0 it is revoked; 1 there is no such lease, waiter or load; 64 bad
-arguments; 69 Redis is out of reach, or a script failed there, and it may have been
-revoked; 77 the user lacks a right, and nothing was revoked.`,
+arguments; 69 Redis is out of reach, or a script failed there, and it may have
+been revoked; 77 the user lacks a right, and nothing was revoked.`,
 		Example: `  leasehold show --mutex jobs --key nightly
   leasehold revoke --mutex jobs --key nightly --reason "host is gone" veuiyn0G-1`,
 		Args: cobra.ExactArgs(1),

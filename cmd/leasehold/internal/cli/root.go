@@ -17,11 +17,11 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/connect"
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/run"
-	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
 )
 
 // app is what all commands share.
@@ -41,10 +41,10 @@ func New(out, err io.Writer) *cobra.Command {
 		Long: `leasehold shows which locks, permits and loads a fleet holds in Redis or Valkey,
 says what the server's settings mean for them, and runs programs under a lock.
 
-Redis is a URL in $REDIS_URL or --redis: redis://host:6379/0, rediss:// with TLS,
-redis+cluster://host:7000?addr=other:7000 for a Cluster,
-redis+sentinel://host:26379/0?master_name=main for Sentinel, or unix:///path.
-A password need not be in it: see --redis-file and --redis-password-file.`,
+Redis is a URL in $REDIS_URL or --redis: redis://host:6379/0, rediss:// with
+TLS, redis+cluster://host:7000?addr=other:7000 for a Cluster,
+redis+sentinel://host:26379/0?master_name=main for Sentinel, or unix:///path. A
+password need not be in it: see --redis-file and --redis-password-file.`,
 		Version:      version(),
 		SilenceUsage: true, SilenceErrors: true,
 	}
@@ -54,42 +54,13 @@ A password need not be in it: see --redis-file and --redis-password-file.`,
 	root.PersistentFlags().StringVar(&a.prefix, "prefix", "", `what the keys in Redis begin with (default "leasehold")`)
 	root.AddCommand(a.commands()...)
 	root.AddCommand(man(root))
-	for _, c := range append(root.Commands(), root) {
-		c.Long = prose(c.Long)
-	}
 	root.SetUsageTemplate(strings.NewReplacer(
 		".LocalFlags.FlagUsages", ".LocalFlags.FlagUsagesWrapped 80", ".InheritedFlags.FlagUsages", ".InheritedFlags.FlagUsagesWrapped 80",
 	).Replace(root.UsageTemplate()))
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	redis.SetLogger(quiet{})
+	logging.Disable() // what matters of it is in errors
 	return root
 }
-
-// prose breaks paragraphs at the width of a terminal; indented lines stay.
-func prose(s string) string {
-	var out, paragraph []string
-	flush := func() {
-		if len(paragraph) > 0 {
-			out = append(out, strings.TrimSuffix(text.Wrap(strings.Join(paragraph, " "), "", columns), "\n"))
-			paragraph = nil
-		}
-	}
-	for line := range strings.SplitSeq(s, "\n") {
-		if line == "" || strings.HasPrefix(line, "  ") {
-			flush()
-			out = append(out, line)
-			continue
-		}
-		paragraph = append(paragraph, line)
-	}
-	flush()
-	return strings.Join(out, "\n")
-}
-
-// quiet drops what the client library logs: what matters of it is in errors.
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
 
 // usage makes err an error of what the user wrote.
 func usage(err error) error { return &run.Error{Code: run.CodeUsage, Err: err} }
@@ -185,36 +156,13 @@ func Execute(ctx context.Context, args []string) (code, signal int) {
 	if !errors.As(err, &e) {
 		e = &run.Error{Code: 1, Err: err}
 		if isUsage(err) {
-			e = &run.Error{Code: run.CodeUsage, Err: advised(err)}
+			e = &run.Error{Code: run.CodeUsage, Err: fmt.Errorf("%w; see leasehold help", err)}
 		}
 	}
 	if e.Err != nil {
 		fmt.Fprintf(os.Stderr, "leasehold: %s\n", withoutURLs(strings.TrimPrefix(e.Err.Error(), "leasehold: "), args))
 	}
 	return e.Code, e.Signal
-}
-
-// advised puts cobra's errors of the arguments into words of ours.
-func advised(err error) error {
-	text := err.Error()
-	group := func() string {
-		_, names, _ := strings.Cut(text, "in the group [")
-		names, _, _ = strings.Cut(names, "]")
-		return "--" + strings.Join(strings.Fields(names), ", --")
-	}
-	switch {
-	case strings.HasPrefix(text, "unknown command"):
-		return fmt.Errorf("%w; leasehold help lists the commands", err)
-	case strings.HasPrefix(text, "at least one of the flags in the group"):
-		return fmt.Errorf("no family is given: want one of %s, with its name", group())
-	case strings.HasPrefix(text, "if any flags in the group"):
-		return fmt.Errorf("more than one family is given: want one of %s", group())
-	case strings.HasPrefix(text, "required flag(s)"):
-		return fmt.Errorf("a flag is missing: %w; leasehold help COMMAND lists them", err)
-	case strings.HasPrefix(text, "accepts "), strings.HasPrefix(text, "requires "):
-		return fmt.Errorf("the number of arguments is wrong: the command %w; leasehold help COMMAND shows an example", err)
-	}
-	return err
 }
 
 // withoutURLs takes URLs out of a message: an argument in the wrong place is quoted in it,
@@ -237,14 +185,6 @@ func isUsage(err error) bool {
 		}
 	}
 	return false
-}
-
-// exit is an exit code without an error.
-func exit(code int) error {
-	if code == 0 {
-		return nil
-	}
-	return &run.Error{Code: code}
 }
 
 // version is that of the module, or of the commit that the command was built from.

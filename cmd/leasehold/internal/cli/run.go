@@ -28,27 +28,29 @@ func (a *app) run() *cobra.Command {
 		Use:                   "run (--mutex | --semaphore) NAME --key KEY [flags] -- PROGRAM…",
 		DisableFlagsInUseLine: true,
 		Short:                 "Run a program under a lock or a permit",
-		Long: `run waits for a lock (--mutex) or for a permit (--semaphore), runs a program while
-it holds that, and gives it back when the program has ended.
+		Long: `run waits for a lock (--mutex) or for a permit (--semaphore), runs a program
+while it holds that, and gives it back when the program has ended.
 
-The lease is renewed while the program runs. If it can't be renewed, because Redis is
-out of reach or this tool was stopped or killed, a small guard process ends the program
-and all that descends from it: SIGTERM --grace before the lease ends, SIGKILL at its
-end. No other holder starts while the program still runs. A daemon in a session of its
-own is not reached; its writes are refused if they carry LEASEHOLD_TOKEN and the
-resource checks it. A program that runs as another user (setuid) is refused, because it
-could not be ended: use sudo leasehold run, or --lost warn. A permit counts beside
-those of a family of the same name with a total, not among them. If another tool's
-lease was revoked, the program starts once that tool's program has ended.
+The lease is renewed while the program runs. If it can't be renewed, because
+Redis is out of reach or this tool was stopped or killed, a small guard process
+ends the program and all that descends from it: SIGTERM --grace before the lease
+ends, SIGKILL at its end. No other holder starts while the program still runs. A
+daemon in a session of its own is not reached; its writes are refused if they
+carry LEASEHOLD_TOKEN and the resource checks it. A program that runs as another
+user (setuid) is refused, because it could not be ended: use sudo leasehold run,
+or --lost warn. A permit counts beside those of a family of the same name with a
+total, not among them. If another tool's lease was revoked, the program starts
+once that tool's program has ended.
 
-With --once SLOT the program runs once for that slot, on whichever host takes the lock first:
-if it ends with 0, the slot is complete, and for --keep each further run for it ends with 0
-at once, and runs nothing. Any other end leaves the slot open, and the next run goes on.
+With --once SLOT the program runs once for that slot, on whichever host takes
+the lock first: if it ends with 0, the slot is complete, and for --keep each
+further run for it ends with 0 at once, and runs nothing. Any other end leaves
+the slot open, and the next run goes on.
 
 The program gets this terminal and standard input, and in its environment
-LEASEHOLD_KEY and, under a lock, LEASEHOLD_TOKEN: the fencing token. A signal to the
-tool alone is passed on to the program. Processes that the program leaves running are
-ended before the lease is given back.
+LEASEHOLD_KEY and, under a lock, LEASEHOLD_TOKEN: the fencing token. A signal to
+the tool alone is passed on to the program. Processes that the program leaves
+running are ended before the lease is given back.
 
 Exit codes: the program's own, or 128 + the number of the signal that ended it;
   64   bad arguments                   69   Redis is out of reach
@@ -80,10 +82,10 @@ Exit codes: the program's own, or 128 + the number of the signal that ended it;
 					return nil
 				}
 			}
-			if err != nil {
-				return err
+			if err == nil && code != 0 {
+				err = &run.Error{Code: code}
 			}
-			return exit(code)
+			return err
 		},
 	}
 	f := c.Flags()

@@ -25,14 +25,14 @@ func (a *app) serve() *cobra.Command {
 		Use:   "serve",
 		Short: "Serve a page that shows all of it, live",
 		Long: `serve serves a page for a browser: families with their use, queues and limits,
-holders and waiters of each key, cached values and loads, live, with charts over the
-last minutes and a search. It only reads, unless --allow-changes lets it set limits
-and totals and revoke leases, each after a question.
+holders and waiters of each key, cached values and loads, live, with charts over
+the last minutes and a search. It only reads, unless --allow-changes lets it set
+limits and totals and revoke leases, each after a question.
 
 It listens on this machine alone unless --listen says otherwise. For any other
-address, and with --allow-changes, a browser has to give a token: that in --token-file or
-$LEASEHOLD_PAGE_TOKEN, of 16 bytes or more, or else one that is made and printed.
-Put a proxy with TLS before it where the network is not yours.
+address, and with --allow-changes, a browser has to give a token: that in
+--token-file or $LEASEHOLD_PAGE_TOKEN, of 16 bytes or more, or else one that is
+made and printed. Put a proxy with TLS before it where the network is not yours.
 
 However many browsers watch, it looks for keys once a minute and polls what they
 show once a second; while nobody watches it asks nothing.`,

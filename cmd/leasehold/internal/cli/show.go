@@ -70,19 +70,22 @@ func (a *app) show() *cobra.Command {
 		Use:                   "show (--mutex | --semaphore | --cache | --guard) NAME --key KEY",
 		DisableFlagsInUseLine: true,
 		Short:                 "Show who holds and who waits for one key",
-		Long: `show lists the holders of a key, oldest first, with where they run, since when they
-hold it and when their lease ends if they don't renew it; then those who wait, in
-their order. Of a cached value it says how large, how old and how fresh it is.
+		Long: `show lists the holders of a key, oldest first, with where they run, since when
+they hold it and when their lease ends if they don't renew it; then those who
+wait, in their order. Of a cached value it says how large, how old and how fresh
+it is.
 
-A family of permits with a total has other keys in Redis than one of the same name
-without a total. Where something is held or waited for in both, both are shown.
+A family of permits with a total has other keys in Redis than one of the same
+name without a total. Where something is held or waited for in both, both are
+shown.
 
-HELD FOR with "!" means that the lease has been renewed for more than ten times its TTL:
-its holder may hang. What is usual for the family is said where five or more of its keys
-are held, and a look at all keys of the server takes at most 0.3 s.
+HELD FOR with "!" means that the lease has been renewed for more than ten times
+its TTL: its holder may hang. What is usual for the family is said where five or
+more of its keys are held, and a look at all keys of the server takes at most
+0.3 s.
 
-A permit is held at least since the time that is shown; a lock and a load exactly
-since then. Ids name leases to operators.`,
+A permit is held at least since the time that is shown; a lock and a load
+exactly since then. Ids name leases to operators.`,
 		Example: `  leasehold show --mutex jobs --key nightly
   leasehold show --semaphore exports --key acme --json`,
 		Args: cobra.NoArgs,

@@ -20,12 +20,13 @@ func (a *app) top() *cobra.Command {
 		Use:   "top",
 		Short: "Watch keys, holders and waiters in the terminal",
 		Long: `top shows keys with their use, their queue and their longest wait, those with a
-queue first, and keeps the figures up to date. Enter opens a key with its holders
-and waiters.
+queue first, and keeps the figures up to date. Enter opens a key with its
+holders and waiters.
 
 Keys: up and down, page up and down, or j and k move; enter opens and esc goes
-back; / filters by words of kind, family and key; s changes the order (attention,
-longest wait, use, name); i also shows keys on which nothing happens; q quits.
+back; / filters by words of kind, family and key; s changes the order
+(attention, longest wait, use, name); i also shows keys on which nothing
+happens; q quits.
 
 It only reads: what is shown each --every, and all keys of the server so seldom
 that they take at most half a percent of the time.`,

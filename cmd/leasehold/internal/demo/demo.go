@@ -21,7 +21,6 @@ import (
 type Options struct {
 	Prefix string
 	Hosts  int // handles of each family, as many processes would have
-	Keys   int // permits that are held beside, each of a key of its own
 	// Pace stretches or shortens all holds and pauses; 1 = as on a calm day.
 	Pace float64
 }
@@ -37,7 +36,6 @@ type fleet struct {
 	exports []*semaphore.Semaphore
 	jobs    []*mutex.Mutex
 	pages   []*singleflight.Group[string]
-	tenants *semaphore.Semaphore
 	trouble trouble
 	wg      sync.WaitGroup
 }
@@ -63,15 +61,9 @@ func Run(ctx context.Context, rdb redis.UniversalClient, o Options) error {
 		}
 	}
 	f.misbehave(ctx)
-	var failed error
-	if o.Keys > 0 {
-		failed = f.hold(ctx)
-	}
-	if failed == nil {
-		<-ctx.Done()
-	}
+	<-ctx.Done()
 	f.wg.Wait()
-	return errors.Join(failed, f.close())
+	return f.close()
 }
 
 func (f *fleet) open(rdb redis.UniversalClient) error {
@@ -88,9 +80,7 @@ func (f *fleet) open(rdb redis.UniversalClient) error {
 		errs = append(errs, err)
 		f.exports, f.jobs, f.pages = append(f.exports, s), append(f.jobs, m), append(f.pages, g)
 	}
-	var err error
-	f.tenants, err = semaphore.New(rdb, semaphore.Config{Name: "tenants", Prefix: f.o.Prefix, Limit: 4})
-	return errors.Join(append(errs, err, f.trouble.open(rdb, f.o.Prefix))...)
+	return errors.Join(append(errs, f.trouble.open(rdb, f.o.Prefix))...)
 }
 
 // work does something in a goroutine, again and again until ctx ends.
@@ -143,36 +133,10 @@ func (f *fleet) page(ctx context.Context, g *singleflight.Group[string]) {
 	})
 }
 
-// hold takes one permit of each of many keys, and keeps them.
-func (f *fleet) hold(ctx context.Context) error {
-	const at = 64
-	errs := make(chan error, at)
-	var wg sync.WaitGroup
-	for i := range at {
-		wg.Go(func() {
-			for k := i; k < f.o.Keys && ctx.Err() == nil; k += at {
-				if _, err := f.tenants.TryAcquire(ctx, fmt.Sprintf("tenant-%05d", k)); err != nil && ctx.Err() == nil {
-					errs <- err
-					return
-				}
-			}
-			errs <- nil
-		})
-	}
-	wg.Wait()
-	close(errs)
-	for err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (f *fleet) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	all := append(f.trouble.handles(), f.tenants)
+	all := f.trouble.handles()
 	for i := range f.o.Hosts {
 		all = append(all, f.exports[i], f.jobs[i], f.pages[i])
 	}

@@ -255,7 +255,7 @@ func (v *visit) persistence(ctx context.Context) {
 			f.Says, f.Means = n.name+" appends each write to a file and syncs it (appendfsync always)", "A restart forgets nothing."
 		case n.info["aof_enabled"] == "1":
 			f.Grade = Note
-			f.Says = n.name + " appends writes to a file (appendonly yes" + when(sync, ", appendfsync ") + ")"
+			f.Says = n.name + " appends writes to a file (appendonly yes" + strings.TrimSuffix(", appendfsync "+sync, ", appendfsync ") + ")"
 			f.Means = "After a crash of the machine the last second may be missing: a lease that was granted in it is granted again, and its holder is told by its next renewal. Tokens rise all the same."
 		case known && save != "":
 			f.Grade = Note
@@ -279,13 +279,6 @@ func (v *visit) persistence(ctx context.Context) {
 			}
 		}
 	})
-}
-
-func when(text, before string) string {
-	if text == "" {
-		return ""
-	}
-	return before + text
 }
 
 // setting reads one setting; not known where CONFIG is refused.

@@ -67,9 +67,7 @@ func TestServersSettingsAreJudged(t *testing.T) {
 		want(t, r, "messages", Good, "a message takes")
 		want(t, r, "clock", Good)
 		want(t, r, "replicas", Note, "no replica")
-		if got := r.Problems() > 0; got != c.problems {
-			t.Errorf("%s: %d problems", about, r.Problems())
-		}
+		redistest.Check(t, r.Problems() > 0 == c.problems, "%s: %d problems", about, r.Problems())
 	}
 }
 
@@ -95,7 +93,7 @@ func TestOldServersAreNamed(t *testing.T) {
 func TestClockThatIsAMinuteOff(t *testing.T) {
 	s, clock := redistest.StartWithClock(t, redistest.Newest(t), "--appendonly", "yes")
 	clock.Shift(-time.Minute)
-	want(t, look(t, s.Client()), "clock", Note, "1m0s behind")
+	want(t, look(t, s.Client()), "clock", Note, "1m00s behind")
 	clock.Shift(time.Minute)
 	want(t, look(t, s.Client()), "clock", Note, "ahead of", "NTP")
 }

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
 )
 
 func unique(all []string) []string {
@@ -63,7 +65,7 @@ func (v *visit) messages(ctx context.Context) {
 		return
 	}
 	slices.SortFunc(took, func(a, b time.Duration) int { return cmp.Compare(a, b) })
-	f := Finding{Check: check, Grade: Good, Says: fmt.Sprintf("a message takes %s, at most %s of %d", short(took[len(took)/2]), short(took[len(took)-1]), len(took))}
+	f := Finding{Check: check, Grade: Good, Says: fmt.Sprintf("a message takes %s, at most %s of %d", text.Duration(took[len(took)/2]), text.Duration(took[len(took)-1]), len(took))}
 	if took[len(took)/2] > 100*time.Millisecond {
 		f.Grade, f.Means = Note, "Each hand-over to a waiter takes that long."
 	}

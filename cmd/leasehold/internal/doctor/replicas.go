@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
 )
 
 // replica is what a primary says of one of its replicas.
@@ -88,14 +90,14 @@ func (v *visit) clocks(ctx context.Context) {
 			continue
 		}
 		all = append(all, reading{n.name, by})
-		f := Finding{Check: check, Grade: Good, Says: fmt.Sprintf("%s answers in %s; its clock and this machine's differ by %s", n.name, short(trip), short(by.Abs()))}
+		f := Finding{Check: check, Grade: Good, Says: fmt.Sprintf("%s answers in %s; its clock and this machine's differ by %s", n.name, text.Duration(trip), text.Duration(by.Abs()))}
 		if by.Abs() > 2*time.Second {
 			way := "behind"
 			if by > 0 {
 				way = "ahead of"
 			}
 			f.Grade = Note
-			f.Says = fmt.Sprintf("%s answers in %s; its clock is %s %s this machine's", n.name, short(trip), short(by.Abs()), way)
+			f.Says = fmt.Sprintf("%s answers in %s; its clock is %s %s this machine's", n.name, text.Duration(trip), text.Duration(by.Abs().Round(time.Second)), way)
 			f.Means = "Leases go by the server's clock alone, so that nothing is wrong now. But one of the two clocks is: when somebody sets the server's back, leases last that much longer, and forward, they end at once."
 			f.Change = "Have both machines follow NTP, and let it slew clocks rather than step them."
 		}
@@ -123,7 +125,7 @@ func (v *visit) clocks(ctx context.Context) {
 			continue
 		}
 		v.find(Finding{
-			check, Bad, fmt.Sprintf("the clocks of %s and %s are %s apart", all[0].name, r.name, short(apart.Abs())),
+			check, Bad, fmt.Sprintf("the clocks of %s and %s are %s apart", all[0].name, r.name, text.Duration(apart.Abs())),
 			"After a failover from one to the other leases end that much too early or too late.",
 			"Have all servers follow NTP.",
 		})
@@ -170,17 +172,4 @@ func (v *visit) dial(addr string) (redis.UniversalClient, bool) {
 	}
 	o.Network, o.Addr, o.DialTimeout, o.MaxRetries = "tcp", addr, time.Second, -1
 	return redis.NewClient(o), true
-}
-
-// short writes a duration with two or three digits.
-func short(d time.Duration) string {
-	switch {
-	case d >= 10*time.Second:
-		return d.Round(time.Second).String()
-	case d >= time.Second:
-		return d.Round(100 * time.Millisecond).String()
-	case d >= time.Millisecond:
-		return d.Round(100 * time.Microsecond).String()
-	}
-	return d.Round(time.Microsecond).String()
 }

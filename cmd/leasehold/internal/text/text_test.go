@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 func TestNamesAreHarmlessOnATerminal(t *testing.T) {
@@ -46,8 +47,6 @@ func TestTableKeepsToTheWidth(t *testing.T) {
 		}
 	}
 	for line := range strings.Lines(text.Wrap(strings.Repeat("word ", 100), "  ", 30)) {
-		if len(line) > 31 {
-			t.Errorf("%q is too long", line)
-		}
+		redistest.Check(t, len(line) <= 31, "%q is too long", line)
 	}
 }
