@@ -57,11 +57,11 @@ func BenchmarkIdleWaiters(b *testing.B) {
 	harness.Once(b, func() {
 		before := make([]float64, len(settings))
 		for i := range settings {
-			before[i] = harness.Sent(b, stats[i])
+			before[i] = commands(b, stats[i])
 		}
 		time.Sleep(window)
 		for i, s := range settings {
-			sent := harness.Sent(b, stats[i]) - before[i]
+			sent := commands(b, stats[i]) - before[i]
 			waiting(b, stats[i], keys.Mutex, "k", waiters) // all still there
 			b.ReportMetric(sent/window.Seconds()/float64(s.processes), s.name+"-commands/s")
 		}

@@ -68,24 +68,22 @@ func (c *Cluster) Client(mod ...func(*redis.ClusterOptions)) *redis.ClusterClien
 // until there is one.
 func (c *Cluster) NodeFor(key string) *Server {
 	c.tb.Helper()
-	return c.first(fmt.Sprintf("a primary that serves %q", key), func(node *Server) bool { return node.serves(key) })
+	return first(c.tb, c.Nodes, fmt.Sprintf("a primary that serves %q", key), func(node *Server) bool { return node.serves(key) })
 }
 
 // first returns the first node that is as wanted, and waits until there is one.
-func (c *Cluster) first(what string, is func(node *Server) bool) *Server {
-	c.tb.Helper()
+func first(tb testing.TB, nodes []*Server, what string, is func(node *Server) bool) *Server {
+	tb.Helper()
 	at := -1
-	if err := await(what, func() bool { at = slices.IndexFunc(c.Nodes, is); return at >= 0 }); err != nil {
-		c.tb.Fatal(err)
-	}
-	return c.Nodes[at]
+	Require(tb, await(what, func() bool { at = slices.IndexFunc(nodes, is); return at >= 0 }), nil, "%v")
+	return nodes[at]
 }
 
 // ReplicaOf returns the first running replica that follows primary, and waits until
 // there is one.
 func (c *Cluster) ReplicaOf(primary *Server) *Server {
 	c.tb.Helper()
-	return c.first("a replica of "+primary.Addr(), func(node *Server) bool {
+	return first(c.tb, c.Nodes, "a replica of "+primary.Addr(), func(node *Server) bool {
 		return node.running() && strings.Contains(node.info("replication"), fmt.Sprintf("\r\nmaster_port:%d\r\n", primary.port))
 	})
 }

@@ -235,18 +235,7 @@ func (x *Sentinel) sentinelAddrs() (addrs []string) {
 // waits until there is one that runs.
 func (x *Sentinel) Primary() *Server {
 	x.tb.Helper()
-	var primary *Server
-	if err := await("a primary", func() bool {
-		for _, node := range x.Nodes {
-			if node.running() && node.Role() == "master" {
-				primary = node
-			}
-		}
-		return primary != nil
-	}); err != nil {
-		x.tb.Fatal(err)
-	}
-	return primary
+	return first(x.tb, x.Nodes, "a primary", func(node *Server) bool { return node.running() && node.Role() == "master" })
 }
 
 func await(what string, ok func() bool) error {

@@ -6,10 +6,10 @@ package harness
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -205,28 +205,12 @@ func Run(b testing.TB, c Crowd, n int, span time.Duration) (pairs int, took time
 // often it ran them, by its own account.
 func ServerMicros(b testing.TB, rdb redis.UniversalClient, command string) (micros, calls float64) {
 	b.Helper()
-	info := redistest.Must(rdb.Info(context.Background(), "commandstats").Result())(b)
-	for line := range strings.Lines(info) {
-		rest, ok := strings.CutPrefix(line, "cmdstat_"+command+":")
-		if !ok {
-			continue
-		}
-		for _, field := range strings.Split(strings.TrimSpace(rest), ",") {
-			name, value, _ := strings.Cut(field, "=")
-			switch name {
-			case "calls":
-				calls = parse(b, value)
-			case "usec":
-				micros = parse(b, value)
-			}
-		}
+	stats := redistest.Must(rdb.Info(context.Background(), "commandstats").Result())(b)
+	if _, figures, ran := strings.Cut(stats, "\ncmdstat_"+command+":"); ran {
+		_, err := fmt.Sscanf(figures, "calls=%f,usec=%f", &calls, &micros)
+		redistest.WantErr(b, err)
 	}
 	return micros, calls
-}
-
-func parse(b testing.TB, number string) float64 {
-	b.Helper()
-	return redistest.Must(strconv.ParseFloat(number, 64))(b)
 }
 
 // Percentile is the p-th percentile (0 to 100) of all, which it sorts.

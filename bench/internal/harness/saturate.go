@@ -90,7 +90,7 @@ func saturate(b testing.TB, stats *redis.Client, n int, s Saturation, span time.
 	b.Helper()
 	began, cpu := time.Now(), ServerCPU(b, stats)
 	micros, calls := ServerMicros(b, stats, s.Command)
-	reads := info(b, stats, "stats")["total_reads_processed"]
+	reads := info(b, stats, "stats", "total_reads_processed")
 	pairs, _ := Run(b, s.Crowd, n, span)
 	after, done := ServerMicros(b, stats, s.Command)
 	return spent{
@@ -99,7 +99,7 @@ func saturate(b testing.TB, stats *redis.Client, n int, s Saturation, span time.
 		wall:   time.Since(began).Seconds(),
 		micros: after - micros,
 		calls:  done - calls,
-		reads:  info(b, stats, "stats")["total_reads_processed"] - reads,
+		reads:  info(b, stats, "stats", "total_reads_processed") - reads,
 	}
 }
 
