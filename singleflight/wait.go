@@ -94,8 +94,9 @@ func (f *flight[T]) onError(err error, d *load[T]) {
 	}
 	open := f.takeRequests()
 	g.mu.Unlock()
-	if loadsElsewhere {
-		f.startAnew(f.rejected, open) // a request that joined the refresh is willing to wait
+	// A request that joined a refresh is willing to wait. After a revocation nothing has run.
+	if loadsElsewhere || errors.Is(err, leasehold.ErrRevoked) {
+		f.startAnew(f.rejected, open)
 		return
 	}
 	answer(open, outcome[T]{errs: inner(err)})

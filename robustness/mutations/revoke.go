@@ -18,6 +18,8 @@ var revoked = []mutation{
 		"\tcase r.Code == Revoked:\n\t\ta.Told = TellRevoked", "\tcase r.Code == Revoked && !a.resent:\n\t\ta.Told = TellRevoked"),
 	cut("revoke: a waiter without an answer is not taken for one that was not revoked", "internal/life/waiting.go", "./internal/tests/contract/mutex", "TestRevokedWaiterWhose",
 		"\tcase Refused, Unanswered:\n\t\treturn a.drop(TellNoAnswer)", "\tcase Refused, Unanswered:\n\t\treturn a.drop(TellAgain)"),
+	cut("revoke: the caller of a load that never ran asks anew", "singleflight/wait.go", "./internal/tests/contract/singleflight", "TestRevokeOfALoadWhose",
+		"loadsElsewhere || errors.Is(err, leasehold.ErrRevoked)", "loadsElsewhere"),
 	cut("revoke: a second run finds the first", "luascripts/permits/revoke.lua", permitModel, "Model",
 		"local state = before and 2 or 0", "local state = 0"),
 	cut("revoke: all permits are taken", "luascripts/permits/revoke.lua", permitModel, "Model",

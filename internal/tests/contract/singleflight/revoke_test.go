@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -58,6 +59,22 @@ func TestRevokeOfAnInvalidatedLoad(t *testing.T) {
 		redistest.Get(f, "the end of the load's ctx", l.ctx.Done())
 		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrRevoked)
 		o.next(f).returns("new") // its caller asks anew
+		first.wantValue("new")
+	})
+}
+
+// A load that is revoked before its process knows of it has not run: its caller asks anew.
+func TestRevokeOfALoadWhoseReplyIsLost(t *testing.T) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
+		f.teach()
+		operator, _ := f.open()
+		g, o := f.openVia(p), newOrigin(f)
+		lost := p.HoldReply(harness.Does("load enter"), 1)
+		first := fetch(f, f.Context(), g, "k", o.load)
+		lost.Wait()
+		redistest.WantErr(f, operator.Revoke(f.Context(), "k", inspect(f, operator, "k").LoadID, "it hangs"))
+		p.CloseAll()
+		o.next(f).returns("new")
 		first.wantValue("new")
 	})
 }
