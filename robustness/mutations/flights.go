@@ -59,6 +59,8 @@ var flightScripts = []mutation{
 var flights = []mutation{
 	cut("flight: an invalidation reaches other schemas", "singleflight/drop.go", cache, "",
 		"d.others[other] = false", "d.others[other] = true"),
+	cut("flight: replies to invalidations come out of order", "singleflight/clientcache.go", "./singleflight", "TestInvalidateReplies",
+		"max(us, old.us)", "max(us, min(us, old.us))"),
 	cut("flight: a put that may have run is not sent again", "singleflight/drop.go", cache, "TestPutWhoseReplyIsLost",
 		"return d.put == nil || d.own", "return true"),
 	cut("flight: a loader does not wait for its own key", "singleflight/do.go", cache, "TestLoaderThatAsks",

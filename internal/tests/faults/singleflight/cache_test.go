@@ -22,44 +22,6 @@ func cachingClient(o *redis.Options) {
 	o.ClientSideCacheConfig = &redis.ClientSideCacheConfig{MaxEntries: 1000, DrainInterval: time.Hour}
 }
 
-// Of two Invalidates of one handle, the first one's reply comes last. What was published between them, and is still
-// in the client's own cache, must stay refused.
-func TestFaultInvalidateRepliesOutOfOrder(t *testing.T) {
-	srv := redistest.Shared(t, redistest.Newest(t))
-	s := newFaultSite(t, srv.Client())
-	p := redistest.NewProxy(t, srv.Addr())
-	rdb := p.Client(cachingClient)
-	g, other := s.group(rdb), s.group(srv.Client())
-	warmUp(t, g)
-	held := p.HoldReply(harness.Does("load invalidate"), 1)
-	first := make(chan error, 1)
-	go func() { first <- g.Invalidate(t.Context(), s.Key) }()
-	held.Wait()
-	redistest.Must(other.Do(t.Context(), s.Key, loaderOf("between")))(t)
-	gets := p.Count("GET")
-	harness.Until(t, 10*time.Second, func() error { // until it is in the client's cache
-		r, err := g.Fetch(t.Context(), s.Key, loaderOf("mine"))
-		if err != nil || r.Value != "between" || p.Count("GET") == gets {
-			return fmt.Errorf("%v, %v", r, err)
-		}
-		return nil
-	})
-	// That connection says no more: the news comes behind this reply.
-	ping := p.HoldReply(redistest.Named("PING"), 1)
-	pinged := make(chan error, 1)
-	go func() { pinged <- rdb.Ping(context.Background()).Err() }()
-	ping.Wait()
-
-	redistest.WantErr(t, g.Invalidate(t.Context(), s.Key))
-	held.Release()
-	redistest.WantErr(t, harness.Got(t, 10*time.Second, "the first Invalidate", first))
-	r, err := g.Fetch(t.Context(), s.Key, loaderOf("fresh"))
-	redistest.Check(t, err == nil && r.Value == "fresh",
-		"after its own Invalidate the handle has %q (%v), %v", r.Value, r.Source, err)
-	ping.Release()
-	redistest.NoError(t, harness.Got(t, 10*time.Second, "the ping", pinged))
-}
-
 // A result that is too large for a message is read when the message says that it is there. The client's own cache has
 // the value before it still, which is what the waiter must not be given.
 func TestFaultWaiterIsNotServedFromTheLocalCache(t *testing.T) {
