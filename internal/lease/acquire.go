@@ -132,9 +132,23 @@ func sleep[T any](c *caller, wake <-chan struct{}, ready <-chan T) event {
 	}
 }
 
-// run does what the looks say until the attempt is granted, answered or ended, or, if the
-// caller stops there, queued.
+// run looks until the attempt is granted, answered or ended, or, if the caller stops there,
+// queued. If a method of ctx panics, or a hook of the client ends the goroutine, nobody would
+// take what the attempt gets.
 func (c *caller) run(into *Lease) (isQueued bool, answer any, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			c.leave()
+		}
+	}()
+	isQueued, answer, err = c.look(into)
+	returned = true
+	return isQueued, answer, err
+}
+
+// look does what the looks say.
+func (c *caller) look(into *Lease) (isQueued bool, answer any, err error) {
 	m := c.m
 	for {
 		at := c.at

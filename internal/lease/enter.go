@@ -63,17 +63,10 @@ func (c *caller) send() event {
 	}
 	e := c.prepare(us)
 	if c.ctx.Done() == nil && c.maxWait == nil && at.Seat == nil {
-		// Nothing can end the call early, so save the switch to another goroutine. If a hook ends
-		// this one, nobody takes what the call may get.
-		ints, err := []int64(nil), errNoAnswer
-		returned := false
-		defer func() {
-			if e.onDone(ints, err); !returned {
-				c.leave()
-			}
-		}()
+		// Nothing can end the call early, so save the switch to another goroutine.
+		ints, err := []int64(nil), errNoAnswer // stays if a hook ends this one
+		defer func() { e.onDone(ints, err) }()
 		ints, err = m.client.Do(c.ctx, e.call)
-		returned = true
 		return answered
 	}
 	c.enter = e

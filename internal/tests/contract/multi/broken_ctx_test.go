@@ -72,7 +72,7 @@ func TestCtxWhoseMethodsPanic(t *testing.T) {
 			for _, method := range []string{"Deadline", "Done", "Err", "Value"} {
 				for first := 1; first <= 12; first++ {
 					var n atomic.Int32
-					ctx, cancel := context.WithCancel(f.Context())
+					ctx, cancel := context.WithTimeout(f.Context(), 10*time.Second)
 					func() {
 						defer func() { _ = recover() }()
 						_ = do(brokenCtx{ctx, func(m string) {
