@@ -4,8 +4,8 @@ const multiTests = "./internal/tests/contract/multi"
 
 // several holds the guards of package multi.
 var several = []mutation{
-	cut("a caller whose ctx panics leaves no lease behind", "internal/lease/acquire.go", "./internal/tests/contract/multi", "TestCtxWhoseMethodsPanic",
-		"if !returned {\n\t\t\tc.leave()", "if false {\n\t\t\tc.leave()"),
+	cut("a caller whose ctx panics leaves no lease behind", "internal/lease/acquire.go", "./internal/lease", "TestCtxThatPanics",
+		"if !returned {", "if !returned && false {"),
 	cut("multi: nothing is kept behind a refusal", "multi/acquire.go", "./multi", "TestExplorerOfCalls",
 		"\t\theld = min(held, i)\n", "\t\theld = len(errs) - 1\n"),
 	cut("multi: nothing is held behind an item that is queued for", "multi/acquire.go", multiTests, "Nothing",
