@@ -75,8 +75,8 @@ func (g *Group[T]) state(s loads.State) State {
 // The loader's ctx ends with a *leasehold.RevokedError, which matches leasehold.ErrRevoked and
 // leasehold.ErrLost, at once or, if the message is lost, within a third of LeaseTTL. If the loader
 // then returns a value, only its own caller gets it, and it is not stored; after an error that
-// caller asks again, as does one whose load or wait was revoked before its loader ran. The load's
-// permit of MaxLoads is given back.
+// caller asks again. So does a caller if its load or wait was revoked before its loader ran. The
+// load's permit of MaxLoads is given back.
 //
 // Each revocation is recorded in the stream <prefix>:flt:{<name>:<key>}:audit, which keeps the
 // last 1000 for 30 days. During that time a second Revoke of the same ID returns nil.

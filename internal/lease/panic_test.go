@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// panics is a ctx whose Done panics from its second call on. The first one is that of the send.
+// panics is a ctx: its Done panics from the second call on. The first call is that of the send.
 type panics struct {
 	context.Context
 	armed *atomic.Bool

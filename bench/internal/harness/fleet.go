@@ -56,7 +56,7 @@ func RegisterCallers(caches map[string]Cache) {
 }
 
 // callers has as arguments the server's URL, how many they are, how long a load takes, and
-// the lease. A line of its input is whom to ask, for what key, and when.
+// the lease. A line of its input names the cache to ask, the key, and the time.
 func callers(caches map[string]Cache, args []string) int {
 	n, err := strconv.Atoi(args[1])
 	Must(err)
@@ -99,7 +99,7 @@ type answer struct {
 	Trip  time.Duration // of the ping
 }
 
-// ask lets n callers ask for a key, whose load takes so long.
+// ask lets n callers ask for a key. Its load takes so long.
 func ask(get Fetch, n int, takes time.Duration, key string, at time.Time) (a answer) {
 	want := Ada(20)
 	var loads, ended atomic.Int64
@@ -201,7 +201,7 @@ func (f *Fleet) run(who string) (r round) {
 	return r
 }
 
-// Compare lets each of who run, in turn and b.N times, and reports of each the
+// Compare lets each of the caches run, in turn and b.N times, and reports of each the
 // mean number of loads in the fleet, and the medians, over the rounds, of the
 // time until half of the followers, 99 % of them and the last one had the value,
 // after the first load had ended: "<who>-loads", "-p50-ms", "-p99-ms" and

@@ -118,7 +118,7 @@ type machine struct {
 	names   []string // of the keys, in the order of the reference's cells
 	model   reference
 	issued  []*request
-	tickets map[uint64]int64 // of those who were queued once
+	tickets map[uint64]int64 // of the attempts that were queued once
 	set     []settingCall
 	calls   int
 

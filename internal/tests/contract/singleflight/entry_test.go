@@ -13,7 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// garbage is what may stand where an entry should: by accident, by another program, or by somebody who means harm.
+// garbage is what may stand where an entry should: by accident, by another program, or by an attacker.
 func garbage(valid string) map[string]string {
 	all := map[string]string{
 		"text": "garbage", "one byte": "\x00", "long": strings.Repeat("garbage", 10_000), "40 hex digits": strings.Repeat("0123456789", 4),

@@ -98,7 +98,7 @@ func TestNotFoundAcrossProcesses(t *testing.T) {
 	})
 }
 
-// With ErrorTTL 0 those who waited get the failure, also one who missed the message; a later caller loads.
+// With ErrorTTL 0 the waiters get the failure, also one that missed the message; a later caller loads.
 func TestFailureIsSharedWithWaitersOnly(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		other, g, wire := f.pair()

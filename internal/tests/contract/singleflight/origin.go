@@ -167,7 +167,7 @@ func (p *pending[T]) ended() bool {
 	}
 }
 
-// loading starts a Fetch whose load has begun, at an origin of its own.
+// loading starts a Fetch at an origin of its own, and waits until its load has begun.
 func (f *fixture) loading(g *singleflight.Group[string], key string) (*pending[string], *loading, *origin) {
 	f.Helper()
 	o := newOrigin(f)

@@ -106,7 +106,7 @@ func TestStaleRefreshAfterTheLeaseEnds(t *testing.T) {
 	})
 }
 
-// Callers who left at SoftTimeout don't count as leaving: the load goes on, and its result is stored.
+// Callers that left at SoftTimeout don't count as leaving: the load goes on, and its result is stored.
 func TestSoftTimeoutServesStale(t *testing.T) {
 	for what, mod := range map[string]config{"StaleFor": staleFor, "StaleIfError": staleIfError} {
 		subBubble(t, what, func(f *fixture) {

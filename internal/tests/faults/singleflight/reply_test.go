@@ -21,7 +21,7 @@ type replyLoser struct {
 	loads atomic.Int32
 }
 
-// lastingLease is for a process whose replies are not lost: it keeps its lease on a busy machine, too.
+// lastingLease is for a process that loses no replies: it keeps its lease on a busy machine, too.
 func lastingLease(c *singleflight.Config[string]) { c.LeaseTTL = 10 * time.Second }
 
 func shortLease(c *singleflight.Config[string]) { c.LeaseTTL = 1500 * time.Millisecond }
