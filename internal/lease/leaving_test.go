@@ -100,7 +100,7 @@ func TestLeaveIsRepeatedForATTLAfterALateEnter(t *testing.T) {
 		defer cancel()
 		_, err := take(ctx, m, "k")
 		redistest.CheckNow(t, err != nil, "it got the lock")
-		wantFreeAfter(t, client(), "k", began.Add(7*time.Second))
+		wantFreeAfter(t, client(), "k", began.Add(7500*time.Millisecond))
 	})
 }
 
