@@ -32,10 +32,8 @@ package luascripts
 
 import (
 	"embed"
-	"fmt"
 	"io/fs"
 	"path"
-	"slices"
 	"strings"
 )
 
@@ -53,53 +51,32 @@ func Names() (names []string) {
 	return names
 }
 
-// Whole returns the whole text of the script of that name. It panics if there is none.
+const includes = "-- include "
+
+// Whole returns the whole text of a script or piece, with all that it includes. It panics if
+// there is none of that name.
 func Whole(name string) string {
-	text, err := expand(tree, name)
+	text, err := tree.ReadFile(name + ".lua")
 	if err != nil {
 		panic("leasehold: " + err.Error()) // a test calls each of the functions below
 	}
-	return text
-}
-
-const includes = "-- include "
-
-// expand returns the text of a script or piece of tree with all that it includes. within names
-// the files that are being expanded around it.
-func expand(tree fs.FS, name string, within ...string) (string, error) {
-	if slices.Contains(within, name) {
-		return "", fmt.Errorf("%s.lua: includes itself", name)
-	}
-	text, err := fs.ReadFile(tree, name+".lua")
-	if err != nil {
-		return "", err
-	}
-	within = append(slices.Clone(within), name)
 	var out strings.Builder
-	for n, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
-		blanks, what, found := strings.Cut(line, includes)
-		if !found || strings.TrimSpace(blanks) != "" {
-			out.WriteString(line + "\n")
+	for line := range strings.Lines(string(text)) {
+		blanks, pieces, found := strings.Cut(line, includes)
+		if !found {
+			out.WriteString(line)
 			continue
 		}
-		for what := range strings.SplitSeq(what, ", ") {
-			if !isPiece(what) {
-				return "", fmt.Errorf("%s.lua:%d: %q is not a piece: those are in folders named shared", name, n+1, what)
-			}
-			piece, err := expand(tree, what, within...)
-			if err != nil {
-				return "", fmt.Errorf("%s.lua:%d: %w", name, n+1, err)
-			}
-			for _, line := range strings.SplitAfter("-- from "+what+".lua\n"+strings.TrimSuffix(piece, "\n"), "\n") {
-				if line != "" && line != "\n" {
+		for piece := range strings.SplitSeq(strings.TrimSpace(pieces), ", ") {
+			for line := range strings.Lines("-- from " + piece + ".lua\n" + Whole(piece)) {
+				if line != "\n" {
 					line = blanks + line
 				}
 				out.WriteString(line)
 			}
-			out.WriteString("\n")
 		}
 	}
-	return out.String(), nil
+	return out.String()
 }
 
 // isPiece reports whether a file holds a piece that scripts include, and no script.

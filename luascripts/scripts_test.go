@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
@@ -55,66 +54,47 @@ func TestEachScriptHasItsFunction(t *testing.T) {
 	redistest.Check(t, len(names) == len(functions), "there are %d scripts and %d functions", len(names), len(functions))
 }
 
-func TestScriptsUseTheirPieces(t *testing.T) {
-	redistest.NoError(t, check(tree))
-}
-
 var (
 	// A comment of one word and paths can only be meant as an include. A misspelt keyword must
 	// not turn it into a comment.
 	likeInclude = regexp.MustCompile(`^\s*--+\s*\S+\s+\S+/\S+(,\s*\S+/\S+)*\s*$|^\s*--+\s*include\b`)
+	exact       = regexp.MustCompile(`^\s*` + includes + `\w+(/\w+)*(, \w+(/\w+)*)*$`)
 	definition  = regexp.MustCompile(`(?m)^local (?:function )?([\w, ]+)`)
 	comment     = regexp.MustCompile(`--.*`)
 	reply       = regexp.MustCompile(`(?m)^return .*\n\z`)
 )
 
-// check refuses an include that is misspelt, a piece that no script includes or that has no
-// comment at its head, and a script that uses nothing of a piece that it includes.
-func check(tree fs.FS) error {
+// No include is misspelt, scripts include pieces only, each piece is included, and each script
+// uses something of what it includes.
+func TestScriptsUseTheirPieces(t *testing.T) {
 	included := map[string]bool{}
 	var pieces []string
-	err := fs.WalkDir(tree, ".", func(file string, d fs.DirEntry, err error) error {
+	redistest.NoError(t, fs.WalkDir(tree, ".", func(file string, _ fs.DirEntry, err error) error {
 		name, isScript := strings.CutSuffix(file, ".lua")
-		if err != nil || d.IsDir() || !isScript {
-			return err
-		}
-		source, err := fs.ReadFile(tree, file)
-		if err != nil {
+		if err != nil || !isScript {
 			return err
 		}
 		if isPiece(name) {
 			pieces = append(pieces, name)
 		}
-		whole, err := expand(tree, name)
-		if err != nil {
-			return err
-		}
-		for n, line := range strings.Split(string(source), "\n") {
+		whole := Whole(name)
+		for line := range strings.SplitSeq(string(redistest.Must(tree.ReadFile(file))(t)), "\n") {
 			if !likeInclude.MatchString(line) {
 				continue
 			}
-			_, list, exact := strings.Cut(strings.TrimSpace(line), includes)
+			redistest.CheckNow(t, exact.MatchString(line), "%s: %q is not \"%s<path of a piece>, …\"", file, line, includes)
+			_, list, _ := strings.Cut(line, includes)
 			for piece := range strings.SplitSeq(list, ", ") {
-				if !exact || strings.Contains(piece, " ") {
-					return fmt.Errorf("%s:%d: %q is not \"%s<path of a piece>, …\"", file, n+1, line, includes)
-				}
-				text, err := expand(tree, piece)
-				if err != nil {
-					return err
-				}
-				if included[piece] = true; !isPiece(name) && !uses(whole, text) {
-					return fmt.Errorf("%s: uses nothing of %s.lua, which it includes", file, piece)
-				}
+				included[piece] = true
+				redistest.Check(t, isPiece(piece), "%s: %s is not in a folder named shared", file, piece)
+				redistest.Check(t, isPiece(name) || uses(whole, Whole(piece)), "%s: uses nothing of %s.lua, which it includes", file, piece)
 			}
 		}
 		return nil
-	})
+	}))
 	for _, piece := range pieces {
-		if !included[piece] && err == nil {
-			err = fmt.Errorf("%s.lua: no script includes it", piece)
-		}
+		redistest.Check(t, included[piece], "%s.lua: no script includes it", piece)
 	}
-	return err
 }
 
 // uses tells whether text, which contains the piece, mentions a name that the piece defines
@@ -134,44 +114,4 @@ func uses(text, piece string) bool {
 		}
 	}
 	return false
-}
-
-func TestIncludes(t *testing.T) {
-	tree := func(files ...string) fstest.MapFS {
-		tree := fstest.MapFS{}
-		for i := 0; i < len(files); i += 2 {
-			tree[files[i]] = &fstest.MapFile{Data: []byte(files[i+1])}
-		}
-		return tree
-	}
-	script := "  -- include shared/a\nreturn a + b\n"
-	one := tree("p/s.lua", "-- include shared/a, shared/b\nreturn a + b\n", "shared/a.lua", "local a = 1\n", "shared/b.lua", "local b = a\n")
-	if text, err := expand(one, "p/s"); err != nil || text != "-- from shared/a.lua\nlocal a = 1\n-- from shared/b.lua\nlocal b = a\nreturn a + b\n" {
-		t.Errorf("two pieces in a line expanded to %q, %v", text, err)
-	}
-	two := tree("p/s.lua", script, "shared/a.lua", "local a = 1\n-- include p/shared/b\n", "p/shared/b.lua", "local b = a\n\n")
-	text, err := expand(two, "p/s")
-	want := "  -- from shared/a.lua\n  local a = 1\n  -- from p/shared/b.lua\n  local b = a\n\nreturn a + b\n"
-	redistest.Check(t, err == nil && text == want, "expanded to %q, %v; want %q", text, err, want)
-
-	for _, c := range []struct {
-		name string
-		tree fs.FS
-		want string
-	}{
-		{"a path that is misspelt", tree("p/s.lua", script), "p/s.lua:1: open shared/a.lua"},
-		{"a keyword that is misspelt", tree("p/s.lua", "-- inlcude shared/a\nreturn a"), "p/s.lua:1: "},
-		{"a keyword that is misspelt before two pieces", tree("p/s.lua", "-- inlcude shared/a, shared/b\nreturn a"), "p/s.lua:1: "},
-		{"no blank between two pieces", tree("p/s.lua", "-- include shared/a,shared/b\nreturn a", "shared/a.lua", "local a = 1"), "p/s.lua:1: "},
-		{"too many blanks", tree("p/s.lua", "--  include shared/a\nreturn a", "shared/a.lua", "local a = 1"), "p/s.lua:1: "},
-		{"a word too many", tree("p/s.lua", "-- include shared/a once\nreturn a", "shared/a.lua", "local a = 1"), "p/s.lua:1: "},
-		{"a script as a piece", tree("p/s.lua", "-- include p/t", "p/t.lua", "return 1"), "p/s.lua:1: "},
-		{"a piece that nobody includes", tree("p/s.lua", "return 1", "shared/a.lua", "local a = 1"), "shared/a.lua: no script"},
-		{"a piece that is not used", tree("p/s.lua", "-- include shared/a\nreturn 1", "shared/a.lua", "local a = 1"), "p/s.lua: uses nothing of shared/a.lua"},
-		{"a piece within itself", tree("p/s.lua", script, "shared/a.lua", "local a = 1\n-- include shared/a"), "shared/a.lua: includes itself"},
-	} {
-		if err := check(c.tree); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v; want an error about %q", c.name, err, c.want)
-		}
-	}
 }
