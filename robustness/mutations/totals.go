@@ -31,7 +31,7 @@ var totals = []mutation{
 		"      more = 1\n", ""),
 	cut("total: places is compared and mended", "luascripts/totals/shared/use.lua", totalsTests, "Lost|Model",
 		"if held ~= redis.call('ZCARD', places) then", "if false then"),
-	cut("total: a key's own limit, when handing over", "luascripts/totals/shared/charges.lua", totalsTests, "NextInLine",
+	cut("total: a key's own limit, when handing over", "luascripts/totals/shared/turns.lua", totalsTests, "NextInLine",
 		"if not head or in_use_of(key) + head.permits > head.limit then", "if not head then"),
 	cut("total: a heavy request stands aside", "luascripts/totals/shared/turns.lua", totalsTests, "HoldsUp",
 		"elseif not passes(head, tag) then", "else"),
