@@ -27,8 +27,6 @@ func RegisterChild(name string, fn func(args []string) int) {
 	children[name] = fn
 }
 
-func isChild() bool { return os.Getenv(envChild) != "" }
-
 func runChild() {
 	name, ok := os.LookupEnv(envChild)
 	if !ok {
@@ -88,9 +86,6 @@ func StartChild(tb testing.TB, name string, args ...string) *Child {
 	})
 	return c
 }
-
-// PID is the child's process number.
-func (c *Child) PID() int { return c.proc.pid() }
 
 // childTimeout bounds the wait for a child's word. It is for machines that are
 // busy with other tests.

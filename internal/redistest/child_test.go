@@ -3,7 +3,6 @@ package redistest
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"strconv"
@@ -25,7 +24,7 @@ func init() {
 	RegisterChild("orphan", func([]string) int {
 		tb := new(orphanTB)
 		c := StartChild(tb, "echo")
-		fmt.Println("child", c.PID())
+		fmt.Println("child", c.proc.pid())
 		if v := Installed(); len(v) > 0 {
 			fmt.Println("server", StartServer(tb, v[0]).proc.pid())
 		}
@@ -40,19 +39,6 @@ type orphanTB struct{ testing.TB }
 func (*orphanTB) Helper()                   {}
 func (*orphanTB) Cleanup(func())            {}
 func (*orphanTB) Fatalf(f string, a ...any) { panic(fmt.Sprintf(f, a...)) }
-
-func TestChildTalksAndEnds(t *testing.T) {
-	NoLeaks(t)
-	c := StartChild(t, "echo", "a", "-test.run=x")
-	Require(t, c.Expect("args"), "a,-test.run=x", "the child's arguments are %q")
-	c.Send("hello")
-	Require(t, c.Expect("echo"), "hello", "the child echoes %q")
-	c.CloseInput()
-	Require(t, c.Wait(), 7, "exit code %d")
-	if line, err := c.Line(); err != io.EOF {
-		t.Fatalf("after the end: %q, %v", line, err)
-	}
-}
 
 // A test run that is killed runs no cleanup. What it started must not stay.
 func TestChildrenDieWithTheTestProcess(t *testing.T) {

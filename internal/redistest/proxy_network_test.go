@@ -73,29 +73,6 @@ func TestProxyPairsRepliesBehindSubscriptions(t *testing.T) {
 	})
 }
 
-func TestProxyHookLosesOneMessage(t *testing.T) {
-	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, opt func(*redis.Options)) {
-		channel := Name(t)
-		sub := p.Client(opt).Subscribe(t.Context(), channel)
-		defer sub.Close()
-		Must(sub.Receive(t.Context()))(t)
-		p.SetHook(func(ev Event) Action {
-			if ev.Stage == OnMessage && ev.Channel == channel && ev.Payload == "2" {
-				return Vanish
-			}
-			return Pass
-		})
-		for _, text := range []string{"1", "2", "3"} {
-			WantErr(t, rdb.Publish(t.Context(), channel, text).Err())
-		}
-		for _, want := range []string{"1", "3"} {
-			if m, err := sub.ReceiveMessage(t.Context()); err != nil || m.Payload != want {
-				t.Fatalf("received %v, %v", m, err)
-			}
-		}
-	})
-}
-
 func TestProxyCutHoldsWhatOpenConnectionsSent(t *testing.T) {
 	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, opt func(*redis.Options)) {
 		for _, way := range []struct{ toServer, toClient bool }{{true, false}, {false, true}, {true, true}} {
@@ -156,27 +133,5 @@ func TestProxyHealsWithAndWithoutStrays(t *testing.T) {
 		p.HealLate()
 		Eventually(t, "the stray request", func() bool { return rdb.Get(t.Context(), key).Val() == "stray" })
 		Eventually(t, "the end of the closed connection", func() bool { return p.Conns() == 1 })
-	})
-}
-
-func TestProxyDelays(t *testing.T) {
-	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, _ func(*redis.Options)) {
-		p.Delay(15*time.Millisecond, 25*time.Millisecond)
-		start := time.Now()
-		WantErr(t, rdb.Ping(t.Context()).Err())
-		AtLeast(t, time.Since(start), 40*time.Millisecond, "a round trip of %s")
-		p.Delay(0, 0)
-	})
-}
-
-func TestProxyRefusesAndClosesConnections(t *testing.T) {
-	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, opt func(*redis.Options)) {
-		p.Refuse(true)
-		Require(t, rdb.Ping(t.Context()).Err(), nil, "an open connection is hit: %v")
-		CheckNow(t, p.Client(opt).Ping(t.Context()).Err() != nil, "a new connection works")
-		p.CloseAll()
-		CheckNow(t, rdb.Ping(t.Context()).Err() != nil, "a closed connection works")
-		p.Refuse(false)
-		WantErr(t, rdb.Ping(t.Context()).Err())
 	})
 }

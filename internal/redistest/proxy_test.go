@@ -1,12 +1,8 @@
 package redistest
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"strings"
 	"testing"
 	"time"
 
@@ -50,27 +46,6 @@ func TestProxyEatsRepliesAndDropsRequests(t *testing.T) {
 	})
 }
 
-// go-redis reports the error of a pipeline for all its commands, so the test
-// speaks for itself to see that the replies before the eaten one arrive.
-func TestProxyEatsOneReplyOfAPipeline(t *testing.T) {
-	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, _ func(*redis.Options)) {
-		key := Name(t)
-		fault := p.EatReply(Named("incr"), 3)
-		conn := Must(net.Dial("tcp", p.Addr()))(t)
-		defer conn.Close()
-		incr := fmt.Sprintf("*2\r\n$4\r\nincr\r\n$%d\r\n%s\r\n", len(key), key)
-		Must(io.WriteString(conn, strings.Repeat(incr, 5)))(t)
-		if got, err := io.ReadAll(conn); err != nil || string(got) != ":1\r\n:2\r\n" {
-			t.Fatalf("received %q, %v", got, err)
-		}
-		fault.Wait()
-		// Whether the rest had arrived when the connection was closed is open.
-		if n, err := rdb.Get(t.Context(), key).Int(); err != nil || n < 3 {
-			t.Fatalf("the server ran %d, %v", n, err)
-		}
-	})
-}
-
 // A held request runs after its caller gave up and closed the connection:
 // behind what the caller sent later, on another one.
 func TestProxyDeliversAHeldRequestLate(t *testing.T) {
@@ -85,38 +60,6 @@ func TestProxyDeliversAHeldRequestLate(t *testing.T) {
 		fault.Release()
 		Eventually(t, "the held request", func() bool { return rdb.Get(t.Context(), key).Val() == "early" })
 		Eventually(t, "the end of the closed connection", func() bool { return p.Conns() == 1 })
-	})
-}
-
-func TestProxyHoldsAReply(t *testing.T) {
-	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, opt func(*redis.Options)) {
-		key := Name(t)
-		fault := p.HoldReply(Named("incr"), 1)
-		got := make(chan error, 1)
-		go func() { got <- rdb.Incr(context.Background(), key).Err() }()
-		fault.Wait()
-		Require(t, Must(p.Client(opt).Get(t.Context(), key).Int())(t), 1, "while the reply is held the server has %d")
-		select {
-		case err := <-got:
-			t.Fatalf("the reply came through: %v", err)
-		default:
-		}
-		fault.Release()
-		WantErr(t, <-got)
-	})
-}
-
-func TestProxyHookSeesWordsAndReplies(t *testing.T) {
-	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, _ func(*redis.Options)) {
-		key := Name(t)
-		var seen []Event // one connection with one command at a time: no lock
-		p.SetHook(func(ev Event) Action { seen = append(seen, ev); return Pass })
-		WantErr(t, rdb.Set(t.Context(), key, "a\r\nb", 0).Err())
-		CheckNow(t, rdb.LPush(t.Context(), key, "x").Err() != nil, "a list in a string")
-		p.SetHook(nil)
-		CheckNow(t, len(seen) == 4 && seen[0].Stage == OnRequest && seen[1].Stage == OnReply, "seen: %+v", seen)
-		CheckNow(t, seen[1].Name() == "SET" && seen[1].Cmd[2] == "a\r\nb" && string(seen[1].Reply) == "+OK\r\n" && !seen[1].Failed(), "seen: %+v", seen[1])
-		CheckNow(t, seen[3].Failed(), "seen: %+v", seen[3])
 	})
 }
 

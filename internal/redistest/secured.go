@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -20,8 +21,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// secured is a server that is reached over TLS: its certificate and its
-// clients' come from a CA of its own, and its user "app" may do what the
+// secured is a server that is reached over TLS: its clients have its own
+// certificate, and its user "app" may do what the
 // docs/security.md says, under any prefix. The harness itself goes in by the plain
 // port as the default user.
 type secured struct {
@@ -33,35 +34,29 @@ type secured struct {
 const appUser, appPassword = "app", "secret"
 
 func startSecured(v Version) (*secured, error) {
-	rules, err := DocumentedACL()
-	if err != nil {
-		return nil, err
-	}
-	revoking, err := RevokingACL()
-	if err != nil {
-		return nil, err
-	}
-	rules = append(rules, revoking...)
-	dir, err := os.MkdirTemp("", "leasehold-tls-")
-	if err != nil {
+	rules, err1 := DocumentedACL()
+	revoking, err2 := documentedRules("| `+zscan", 1) // what a user that revokes needs besides
+	dir, err3 := os.MkdirTemp("", "leasehold-tls-")
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir) // the server has read them when it answers
 	s := &secured{}
-	if s.config, err = writeCertificates(dir); err != nil {
+	var err error
+	if s.config, err = writeCertificate(dir); err != nil {
 		return nil, err
 	}
 	if err := onFreePort(func() (err error) {
 		s.tlsPort = freePort()
 		s.instance, err = startInstance(v, "--tls-port", strconv.Itoa(s.tlsPort),
 			"--tls-cert-file", filepath.Join(dir, "server.crt"), "--tls-key-file", filepath.Join(dir, "server.key"),
-			"--tls-ca-cert-file", filepath.Join(dir, "ca.crt"), "--tls-auth-clients", "yes")
+			"--tls-ca-cert-file", filepath.Join(dir, "server.crt"), "--tls-auth-clients", "yes")
 		return err
 	}); err != nil {
 		return nil, err
 	}
 	user := []any{"ACL", "SETUSER", appUser, "reset", "on", ">" + appPassword}
-	for _, rule := range rules {
+	for _, rule := range append(rules, revoking...) {
 		// Tests that share the server have prefixes of their own.
 		rule = strings.NewReplacer("~leasehold:*", "~*:{*", "&leasehold:inbox:*", "&*:inbox:*").Replace(rule)
 		user = append(user, rule)
@@ -90,9 +85,6 @@ func DocumentedACL() (rules []string, err error) {
 func DocumentedClusterACL() (rules []string, err error) {
 	return documentedRules("ACL SETUSER app &leasehold:*:inbox:*", 4)
 }
-
-// RevokingACL is the rules that a user which revokes needs besides.
-func RevokingACL() (rules []string, err error) { return documentedRules("| `+zscan", 1) }
 
 // documentedRules is the rules in the line of docs/security.md that begins so.
 func documentedRules(begin string, least int) (rules []string, err error) {
@@ -125,51 +117,37 @@ func documentedRules(begin string, least int) (rules []string, err error) {
 	return rules, nil
 }
 
-// writeCertificates makes a CA and one certificate of its for both ends, leaves
-// the server's files in dir, and returns what a client needs.
-func writeCertificates(dir string) (*tls.Config, error) {
-	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
+// writeCertificate makes a certificate for both ends, which vouches for itself, leaves the server's
+// files in dir, and returns what a client needs.
+func writeCertificate(dir string) (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	from, to := time.Now().Add(-48*time.Hour), time.Now().Add(48*time.Hour)
-	ca := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "leasehold test CA"}, NotBefore: from, NotAfter: to,
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "leasehold test"}, NotBefore: from, NotAfter: to,
-		KeyUsage: x509.KeyUsageDigitalSignature, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	own := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "leasehold test"},
+		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(48 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
-	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
+	der, err := x509.CreateCertificate(rand.Reader, own, own, &key.PublicKey, key)
 	if err != nil {
 		return nil, err
 	}
-	der, err := x509.CreateCertificate(rand.Reader, leaf, ca, &key.PublicKey, caKey)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return nil, err
 	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	block := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
-	caPEM, certPEM, keyPEM := block("CERTIFICATE", caDER), block("CERTIFICATE", der), block("EC PRIVATE KEY", keyDER)
-	for name, text := range map[string][]byte{"ca.crt": caPEM, "server.crt": certPEM, "server.key": keyPEM} {
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	for name, text := range map[string][]byte{"server.crt": certPEM, "server.key": keyPEM} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			return nil, err
 		}
 	}
-	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		return nil, err
-	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(caPEM)
-	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+	roots.AppendCertsFromPEM(certPEM)
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, err
 }

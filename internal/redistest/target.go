@@ -148,12 +148,6 @@ func SomeSingle(t *testing.T, fn func(t *testing.T, target Target)) {
 	}
 }
 
-// OnNewest runs fn on the newest server alone, for what takes long.
-func OnNewest(t *testing.T, fn func(t *testing.T, target Target)) {
-	t.Helper()
-	onServer(t, Newest(t), fn)
-}
-
 // byTurns is one of the installed versions, for each test always the same.
 func byTurns(t *testing.T) Version {
 	sum := fnv.New32a()

@@ -37,14 +37,3 @@ func TestMatrixReachesItsTargets(t *testing.T) {
 		t.Errorf("of %d versions: %v", n, kinds)
 	}
 }
-
-func TestNamesAreShortPlainAndUnique(t *testing.T) {
-	t.Run("With a long subtest's name / Ümlauts {tags}:%", func(t *testing.T) {
-		a, b := Name(t), Name(t)
-		CheckNow(t, a != b, "twice %q", a)
-		for _, r := range a {
-			CheckNow(t, r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-', "%q holds %q", a, r)
-		}
-		CheckNow(t, len(a) <= 33, "%q is %d bytes long", a, len(a))
-	})
-}

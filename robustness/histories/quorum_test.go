@@ -1,8 +1,11 @@
 package histories
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -10,121 +13,166 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/quorum"
+	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/robustness/internal/check"
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
 )
 
 // Locks of several servers while faults strike a minority of them, and clocks jump: no model and no
-// sweep refuses what their holders saw, and all calls are served. LEASEHOLD_QUORUM_FOR is how long it
-// takes.
+// sweep refuses what their holders saw, all calls are served, and no lock is lost.
+// LEASEHOLD_QUORUM_FOR is how long it takes.
 func TestQuorumHistories(t *testing.T) {
 	redistest.NeedServers(t)
 	seed := redistest.Seed(t)
 	span := redistest.Must(time.ParseDuration(setting("LEASEHOLD_QUORUM_FOR", "15s")))(t)
 	for _, n := range []int{3, 5} {
-		for _, clocks := range []bool{false, true} {
-			name := fmt.Sprintf("%d servers", n)
-			if clocks {
-				name += " and clocks"
-			}
-			t.Run(name, func(t *testing.T) {
-				r := &recorder{began: time.Now(), at: history.Now()}
-				done := make(chan struct{})
-				go func() { defer close(done); r.watchStalls(t) }()
-				var stats quorum.Stats
-				t.Cleanup(func() { // after the run, which is parallel
-					<-done
-					h, err := history.New(history.Terms{Seed: seed, Fault: "minorities", Server: redistest.Newest(t).Name, Limit: 1, TTL: quorum.RunTTL}, r.events)
-					redistest.WantErr(t, err)
-					report := check.All(h, patience)
-					t.Logf("%v; %v", report, stats)
-					if len(report.Violations) > 0 || t.Failed() {
-						save(t, h, report)
-					}
-					report.Tell(t)
-				})
-				quorum.Random(t, quorum.Run{
-					Servers: n, Seed: seed, For: span, Clocks: clocks, Saw: r.turn,
-					Ends: func(s *quorum.Stats) { stats = *s },
-				})
+		for name, clocks := range map[string]bool{"": false, " and clocks": true} {
+			t.Run(fmt.Sprintf("%d servers%s", n, name), func(t *testing.T) {
+				r := &recorder{}
+				quorum.Random(t, quorum.Run{Servers: n, Seed: seed, For: span, Clocks: clocks}, r.run)
+				h, err := history.New(history.Terms{Seed: seed, Fault: "minorities", Server: redistest.Newest(t).Name, Limit: 1, TTL: quorum.RunTTL}, r.events)
+				redistest.WantErr(t, err)
+				report := check.All(h, patience)
+				t.Logf("%v; %d turns", report, r.turns)
+				redistest.AtLeast(t, r.turns, 20, "there were %d turns")
+				if len(report.Violations) > 0 || t.Failed() {
+					save(t, h, report)
+				}
+				report.Tell(t)
 			})
 		}
 	}
 }
 
-// A recorder makes a history of turns.
+// A recorder makes a history of what the holders of locks see.
 type recorder struct {
-	began time.Time
-	at    int64 // the time of histories then
+	workers []string
 
 	mu      sync.Mutex
-	workers map[string]bool
 	last    int // ID of an operation
+	turns   int
 	events  []history.Event
+	stalled time.Time // when this process last did not run for a while
 }
 
-func (r *recorder) moment(t time.Time) int64 { return r.at + int64(t.Sub(r.began)) }
-
-func (r *recorder) turn(x *quorum.Turn) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.workers == nil {
-		r.workers = map[string]bool{}
+// run has two callers of each handle compete until ctx ends.
+func (r *recorder) run(ctx context.Context, dice *rand.Rand, handles []*mutex.Mutex) {
+	var all sync.WaitGroup
+	for i, m := range slices.Concat(handles, handles) {
+		worker, dice := fmt.Sprintf("%d.%d", i%len(handles), i/len(handles)), rand.New(rand.NewPCG(dice.Uint64(), 0))
+		r.workers = append(r.workers, worker)
+		all.Go(func() { r.compete(ctx, worker, m, dice) })
 	}
-	r.workers[x.Worker] = true
-	r.last++
-	id := r.last
-	r.add(history.Event{Kind: history.Call, At: r.moment(x.Called), Worker: x.Worker, ID: id, Op: history.Lock, Key: x.Key})
-	got := history.Event{Kind: history.Return, At: r.moment(x.Returned), Worker: x.Worker, ID: id, Token: x.Token, Lease: x.ID}
-	if got.Class, got.Text = class(x.Err); x.Err != nil {
-		r.add(got)
-		return
-	}
-	got.Deadline = r.moment(x.Expires)
-	r.add(got)
-	if !x.Ended.IsZero() {
-		r.add(history.Event{Kind: history.Ended, At: r.moment(x.Ended), Worker: x.Worker, ID: id, Deadline: r.moment(x.Last)})
-	}
-	r.last++
-	r.add(history.Event{
-		Kind: history.Call, At: r.moment(x.Unlocking), Worker: x.Worker, ID: r.last, Op: history.Unlock, Key: x.Key,
-		For: id, Token: x.Token, Deadline: r.moment(x.Last), Ahead: x.Ahead,
-	})
-	end := history.Event{Kind: history.Return, At: r.moment(x.Unlocked), Worker: x.Worker, ID: r.last}
-	end.Class, end.Text = class(x.UnlockErr)
-	r.add(end)
+	r.watchStalls(ctx)
+	all.Wait()
 }
 
-func (r *recorder) add(e history.Event) { r.events = append(r.events, e) }
-
-// watchStalls notes when this process does not run, until the test has ended.
-func (r *recorder) watchStalls(t *testing.T) {
-	for last := time.Now(); t.Context().Err() == nil; last = time.Now() {
-		time.Sleep(10 * time.Millisecond)
-		if time.Since(last) < 40*time.Millisecond {
+// compete takes locks, holds them for a while, and gives them back.
+func (r *recorder) compete(ctx context.Context, worker string, m *mutex.Mutex, dice *rand.Rand) {
+	for ctx.Err() == nil {
+		key, tries := fmt.Sprint("k", dice.IntN(2)), dice.IntN(4) == 0
+		id := r.call(history.Event{Worker: worker, Op: history.Lock, Key: key})
+		l, err := lock(m, key, tries)
+		if err != nil {
+			var excused []error
+			if tries {
+				excused = []error{leasehold.ErrBusy, leasehold.ErrUnavailable}
+			}
+			r.returned(id, history.Event{Worker: worker}, err, excused...)
+			time.Sleep(time.Duration(dice.IntN(20)) * time.Millisecond)
 			continue
 		}
-		r.mu.Lock()
-		for worker := range r.workers {
-			r.add(history.Event{Kind: history.Stall, At: r.moment(last), Until: r.moment(time.Now()), Worker: worker})
+		r.returned(id, history.Event{Worker: worker, Token: l.Token(), Lease: l.ID(), Deadline: history.At(l.Deadline())}, nil)
+		hold, ahead := time.Duration(dice.IntN(30))*time.Millisecond, time.Duration(0)
+		if dice.IntN(20) == 0 {
+			hold = 2 * quorum.RunTTL // it is renewed
 		}
-		r.mu.Unlock()
+		valid := func() bool { return time.Now().Before(l.Deadline()) && l.Context().Err() == nil }
+		for until := time.Now().Add(hold); valid() && time.Now().Before(until); time.Sleep(2 * time.Millisecond) {
+			ahead = max(ahead, time.Until(l.Deadline()))
+		}
+		if l.Context().Err() != nil {
+			r.note(history.Event{Kind: history.Ended, Worker: worker, ID: id, Deadline: history.At(l.Deadline())})
+		}
+		end := r.call(history.Event{Worker: worker, Op: history.Unlock, Key: key, For: id, Token: l.Token(), Deadline: history.At(l.Deadline()), Ahead: ahead})
+		r.returned(end, history.Event{Worker: worker}, l.Unlock(), r.excuses()...)
 	}
 }
 
-func class(err error) (class, text string) {
-	if err == nil {
-		return history.OK, ""
+// lock calls for a lock. A call that waits is to be served.
+func lock(m *mutex.Mutex, key string, tries bool) (*mutex.Lock, error) {
+	if tries {
+		return m.TryLock(context.Background(), key)
 	}
-	class = history.Other
-	for _, c := range []struct {
-		is    error
-		class string
-	}{{leasehold.ErrLost, history.Lost}, {leasehold.ErrBusy, history.Busy}, {leasehold.ErrUnavailable, history.Unavailable}} {
-		if errors.Is(err, c.is) {
-			class = c.class
-			break
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	l, err := m.Lock(ctx, key)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	context.AfterFunc(l.Context(), cancel)
+	return l, nil
+}
+
+// excuses are what an Unlock may say. A lock was lost under faults of a minority only if this process
+// stood still.
+func (r *recorder) excuses() []error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.stalled) > 2*quorum.RunTTL {
+		return nil
+	}
+	return []error{leasehold.ErrLost, leasehold.ErrUnavailable}
+}
+
+func (r *recorder) call(e history.Event) (id int) {
+	r.mu.Lock()
+	r.last++
+	e.Kind, e.ID = history.Call, r.last
+	r.mu.Unlock()
+	r.note(e)
+	return e.ID
+}
+
+// returned notes what a call came to. An error that is not excused fails the run.
+func (r *recorder) returned(id int, e history.Event, err error, excused ...error) {
+	e.Kind, e.ID = history.Return, id
+	if err != nil {
+		e.Text, e.Class = err.Error(), history.Other
+		if slices.ContainsFunc(excused, func(x error) bool { return errors.Is(err, x) }) {
+			e.Class = history.Unavailable
 		}
 	}
-	return class, err.Error()
+	r.note(e)
+}
+
+func (r *recorder) note(e history.Event) {
+	if e.At == 0 {
+		e.At = history.Now()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
+	if e.Kind == history.Return && e.Token != 0 {
+		r.turns++
+	}
+}
+
+// watchStalls notes when this process does not run, until ctx ends.
+func (r *recorder) watchStalls(ctx context.Context) {
+	for last := time.Now(); ctx.Err() == nil; last = time.Now() {
+		time.Sleep(10 * time.Millisecond)
+		gap := time.Since(last)
+		if gap < 40*time.Millisecond {
+			continue
+		}
+		for _, worker := range r.workers {
+			r.note(history.Event{Kind: history.Stall, At: history.At(last), Until: history.Now(), Worker: worker})
+		}
+		if gap > 160*time.Millisecond { // which excuses a lock that is lost
+			r.mu.Lock()
+			r.stalled = time.Now()
+			r.mu.Unlock()
+		}
+	}
 }

@@ -39,7 +39,6 @@ type crowd struct {
 	family  string
 	connect func() redis.UniversalClient // to the servers that something happens to
 	admin   redis.UniversalClient        // to the same
-	guard   *mutex.Guard                 // on a server that nothing happens to
 	seed    uint64
 
 	ending atomic.Bool
@@ -52,13 +51,9 @@ type crowd struct {
 	tenants []turn // of the family with a total, of whatever key
 	reads   []turn // token is the load's number
 	loads   []time.Time
-	drops   []turn   // invalidations that were confirmed
-	writes  []turn   // guarded writes that were accepted
-	old     []uint64 // tokens of turns that are over
-	refused int      // stale writes
-	stalls  []turn   // when this process did not run
+	drops   []turn // invalidations that were confirmed
+	stalls  []turn // when this process did not run
 	errs    map[string]int
-	samples int
 }
 
 // turn is one call, and how long what it gave was believed to be held: until it
@@ -72,8 +67,6 @@ type turn struct {
 func newCrowd(t *testing.T, connect func() redis.UniversalClient) *crowd {
 	t.Helper()
 	c := &crowd{T: t, family: redistest.Name(t), connect: connect, admin: connect(), errs: map[string]int{}, seed: redistest.Seed(t)}
-	guard := redistest.Must(mutex.NewGuard(redistest.Shared(t, redistest.Newest(t)).Client(), mutex.GuardConfig{Name: c.family}))(t)
-	c.guard = guard
 	for range 3 { // processes
 		m, s, g, f := c.mutex(ttl), c.semaphore(ttl), c.group(), c.withTotal()
 		for i := range 2 {
@@ -87,8 +80,6 @@ func newCrowd(t *testing.T, connect func() redis.UniversalClient) *crowd {
 	}
 	dropper := c.group()
 	c.every(func(r *rand.Rand) error { return c.drop(dropper, r) })
-	c.every(c.stale)
-	c.every(c.sample)
 	c.every(c.beat)
 	t.Cleanup(c.stop)
 	return c
@@ -137,16 +128,12 @@ func (c *crowd) count(what string) {
 
 func (c *crowd) mutex(ttl time.Duration) *mutex.Mutex {
 	c.Helper()
-	m := redistest.Must(mutex.New(c.connect(), mutex.Config{Name: c.family, TTL: ttl, KeepFor: harness.KeepFor(ttl)}))(c)
-	c.shut = append(c.shut, m.Close)
-	return m
+	return opened(c, redistest.Must(mutex.New(c.connect(), mutex.Config{Name: c.family, TTL: ttl, KeepFor: harness.KeepFor(ttl)}))(c))
 }
 
 func (c *crowd) semaphore(ttl time.Duration) *semaphore.Semaphore {
 	c.Helper()
-	s := redistest.Must(semaphore.New(c.connect(), semaphore.Config{Name: c.family, Limit: limit, TTL: ttl, KeepFor: harness.KeepFor(ttl)}))(c)
-	c.shut = append(c.shut, s.Close)
-	return s
+	return opened(c, redistest.Must(semaphore.New(c.connect(), semaphore.Config{Name: c.family, Limit: limit, TTL: ttl, KeepFor: harness.KeepFor(ttl)}))(c))
 }
 
 // tenantKeys are the keys of the family with a total.
@@ -154,19 +141,20 @@ var tenantKeys = []string{"t0", "t1"}
 
 func (c *crowd) withTotal() *semaphore.Semaphore {
 	c.Helper()
-	s := redistest.Must(semaphore.New(c.connect(), semaphore.Config{Name: c.family, Limit: limit, Total: total, TTL: ttl}))(c)
-	c.shut = append(c.shut, s.Close)
-	return s
+	return opened(c, redistest.Must(semaphore.New(c.connect(), semaphore.Config{Name: c.family, Limit: limit, Total: total, TTL: ttl}))(c))
 }
 
 func (c *crowd) group() *singleflight.Group[int] {
 	c.Helper()
-	g, err := singleflight.New(c.connect(), singleflight.Config[int]{
+	return opened(c, redistest.Must(singleflight.New(c.connect(), singleflight.Config[int]{
 		Name: c.family, TTL: time.Minute, LeaseTTL: ttl, Logger: slog.New(slog.DiscardHandler),
-	})
-	redistest.WantErr(c, err)
-	c.shut = append(c.shut, g.Close)
-	return g
+	}))(c))
+}
+
+// opened is a handle that stop closes.
+func opened[H harness.Handle](c *crowd, h H) H {
+	c.shut = append(c.shut, h.Close)
+	return h
 }
 
 // whole is a Redis key of the family with a total.
@@ -183,7 +171,7 @@ func within() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), patience)
 }
 
-// lock is one turn of the mutex, with a guarded write in it.
+// lock is one turn of the mutex.
 func (c *crowd) lock(m *mutex.Mutex, random *rand.Rand) error {
 	ctx, cancel := within()
 	defer cancel()
@@ -192,18 +180,8 @@ func (c *crowd) lock(m *mutex.Mutex, random *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	t.got, t.deadline, t.token = time.Now(), l.Deadline(), l.Token()
-	if random.IntN(2) == 0 {
-		c.write(t.token)
-	}
-	sleep(l.Context(), random)
-	t.end = earlier(time.Now(), l.Deadline())
-	err = l.Unlock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.locks = append(c.locks, t)
-	c.old = append(c.old, t.token)
-	return err
+	t.token = l.Token()
+	return c.held(t, &c.locks, l, l.Unlock, random)
 }
 
 func (c *crowd) acquire(s *semaphore.Semaphore, key string, turns *[]turn, random *rand.Rand) error {
@@ -214,10 +192,23 @@ func (c *crowd) acquire(s *semaphore.Semaphore, key string, turns *[]turn, rando
 	if err != nil {
 		return err
 	}
+	return c.held(t, turns, l, l.Release, random)
+}
+
+// lease is a lock or a permit.
+type lease interface {
+	Context() context.Context
+	Deadline() time.Time
+}
+
+// held holds a lease for a while, gives it back, and keeps the turn.
+func (c *crowd) held(t turn, turns *[]turn, l lease, release func() error, random *rand.Rand) error {
 	t.got, t.deadline = time.Now(), l.Deadline()
 	sleep(l.Context(), random)
-	t.end = earlier(time.Now(), l.Deadline())
-	err = l.Release()
+	if t.end = time.Now(); t.end.After(l.Deadline()) {
+		t.end = l.Deadline()
+	}
+	err := release()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	*turns = append(*turns, t)
@@ -232,45 +223,6 @@ func sleep(ctx context.Context, random *rand.Rand) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
-// write is what a holder does, or one who believes that he is.
-func (c *crowd) write(token uint64) {
-	t := turn{called: time.Now(), token: token}
-	err := c.guard.Set(context.Background(), key, token, token, 0)
-	t.got = time.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case err == nil:
-		c.writes = append(c.writes, t)
-	case errors.Is(err, leasehold.ErrFenced):
-		c.refused++
-	default:
-		c.Errorf("a guarded write: %v", err)
-	}
-}
-
-// stale writes as one whose turn was over long ago, or just now.
-func (c *crowd) stale(random *rand.Rand) error {
-	time.Sleep(time.Duration(random.IntN(5000)) * time.Microsecond)
-	c.mu.Lock()
-	var token uint64
-	if n := len(c.old); n > 0 {
-		token = c.old[n-1-random.IntN(min(n, 30))]
-	}
-	c.mu.Unlock()
-	if token != 0 {
-		c.write(token)
-	}
-	return nil
 }
 
 func (c *crowd) fetch(g *singleflight.Group[int], random *rand.Rand) error {
@@ -321,29 +273,6 @@ func (c *crowd) beat(*rand.Rand) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.stalls = append(c.stalls, turn{called: from, got: to})
-	}
-	return nil
-}
-
-var unexpired = redis.NewScript(`local t = redis.call('TIME')
-return redis.call('ZCOUNT', KEYS[1], '(' .. (t[1] * 1000 + math.floor(t[2] / 1000)), '+inf')`)
-
-// sample asks the server how much is held, by its own clock (S1).
-func (c *crowd) sample(*rand.Rand) error {
-	time.Sleep(2 * time.Millisecond)
-	for holders, most := range map[string]int{
-		c.part("mtx", key, "holders"): 1, c.part("sem", key, "holders"): limit, c.part("flt", key, "holders"): 1, c.whole("holders"): total,
-	} {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		n, err := unexpired.Run(ctx, c.admin, []string{holders}).Int()
-		cancel()
-		if err != nil {
-			continue // the server is away
-		}
-		redistest.Check(c, n <= most, "%s: %d are held by the server's clock; want %d at most", holders, n, most)
-		c.mu.Lock()
-		c.samples++
-		c.mu.Unlock()
 	}
 	return nil
 }

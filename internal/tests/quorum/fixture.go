@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -171,6 +170,19 @@ func (f *fleet) unlock(l *mutex.Lock) {
 	redistest.WantErr(f, l.Unlock())
 }
 
+// turn has a lock taken and given back in another goroutine, and returns what that comes to.
+func (f *fleet) turn(m *mutex.Mutex, key string) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		l, err := m.Lock(f.Context(), key)
+		if err == nil {
+			err = l.Unlock()
+		}
+		done <- err
+	}()
+	return done
+}
+
 // restartEmpty restarts a server without anything that it had stored.
 func (f *fleet) restartEmpty(i int) {
 	f.reals[i].Kill()
@@ -196,28 +208,3 @@ func (f *fleet) begin(m *mutex.Mutex) {
 		}
 	}
 }
-
-// A judge watches the turns of one key: they must not overlap, and their tokens must rise.
-type judge struct {
-	tb     testing.TB
-	inside atomic.Int32
-	mu     sync.Mutex
-	last   uint64
-	turns  int
-}
-
-// enter is called by a holder, before it has done anything.
-func (j *judge) enter(token uint64) {
-	if n := j.inside.Add(1); n != 1 {
-		j.tb.Errorf("%d holders at once, with token %d", n, token)
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if token <= j.last {
-		j.tb.Errorf("token %d after %d", token, j.last)
-	}
-	j.last, j.turns = max(j.last, token), j.turns+1
-}
-
-// leave is called by a holder, before it gives back or once its lock has ended.
-func (j *judge) leave() { j.inside.Add(-1) }

@@ -14,18 +14,16 @@ import (
 type injector struct {
 	f    *fleet
 	dice *rand.Rand
-	ttl  time.Duration
 	sick map[int]func() // what mends a server
 	done map[string]int
-	told func(format string, args ...any)
 	// plain says that the servers have no family of this module, of which one votes again or not.
 	plain bool
 }
 
 var faults = []string{"kill", "restart empty", "old snapshot", "flush", "hang", "cut", "deaf", "mute", "reset", "lose", "slow", "no messages"}
 
-func newInjector(f *fleet, dice *rand.Rand, ttl time.Duration, told func(string, ...any)) *injector {
-	return &injector{f: f, dice: dice, ttl: ttl, sick: map[int]func(){}, done: map[string]int{}, told: told}
+func newInjector(f *fleet, r Run) *injector {
+	return &injector{f: f, dice: rand.New(rand.NewPCG(r.Seed, uint64(r.Servers))), sick: map[int]func(){}, done: map[string]int{}}
 }
 
 // strike has one more server fall sick, or one recover.
@@ -33,7 +31,7 @@ func (in *injector) strike() {
 	n := in.f.size()
 	i := in.dice.IntN(n)
 	if mend := in.sick[i]; mend != nil {
-		in.told("server %d is mended", i)
+		in.f.Logf("server %d is mended", i)
 		mend()
 		in.recovered(i)
 		delete(in.sick, i)
@@ -50,7 +48,7 @@ func (in *injector) strike() {
 func (in *injector) hurt(i int, what string) {
 	s, p := in.f.reals[i], in.f.proxies[i]
 	in.done[what]++
-	in.told("server %d: %s", i, what)
+	in.f.Logf("server %d: %s", i, what)
 	mend := func() {}
 	switch what {
 	case "kill":
@@ -99,13 +97,13 @@ func (in *injector) hurt(i int, what string) {
 		mend = func() { p.DropMessages(false) }
 	case "jump":
 		in.f.jump(i, in.dice)
-		mend = func() { time.Sleep(in.ttl) } // votes may have ended early
+		mend = func() { time.Sleep(RunTTL) } // votes may have ended early
 	}
 	if in.plain && slices.Contains([]string{"kill", "restart empty", "old snapshot", "flush"}, what) {
 		mended := mend
 		mend = func() {
 			mended()
-			time.Sleep(in.ttl) // by then what it forgot is over
+			time.Sleep(RunTTL) // by then what it forgot is over
 		}
 	}
 	in.sick[i] = mend
@@ -123,11 +121,11 @@ func (in *injector) recovered(i int) {
 			return
 		}
 	}
-	in.told("server %d votes", i)
+	in.f.Logf("server %d votes", i)
 	if in.f.clocks != nil {
 		// A vote of a server whose clock jumps may end at once, so no vote may be missing by then:
 		// this one is asked for by the next renewal.
-		time.Sleep(in.ttl / 2)
+		time.Sleep(RunTTL / 2)
 	}
 }
 

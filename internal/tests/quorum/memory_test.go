@@ -30,7 +30,7 @@ func TestAnEmptyServerAbstains(t *testing.T) {
 	forgets(t, func(f *fleet) { f.restartEmpty(1) })
 }
 
-// So would one that restarts with a snapshot of a time before the lock.
+// So would one that restarts with a snapshot of a time before the lock, and one that is flushed.
 func TestAServerWithAnOldSnapshotAbstains(t *testing.T) {
 	forgets(t, func(f *fleet) {
 		f.reals[1].Kill()
@@ -50,11 +50,9 @@ func forgets(t *testing.T, forget func(f *fleet)) {
 		f.begin(a)
 		f.begin(b)
 		redistest.WantErr(f, f.direct(1).Save(context.Background()).Err())
-		f.proxies[2].Refuse(true)
-		f.proxies[2].CloseAll()
+		f.refuse(2, true)
 		l := f.lock(a, "k") // with the votes of 0 and 1
 		forget(f)
-		forgot := time.Now()
 		f.proxies[2].Refuse(false) // it has never heard of this lock
 		l2, err := b.TryLock(f.Context(), "k")
 		if err == nil {
@@ -65,7 +63,6 @@ func forgets(t *testing.T, forget func(f *fleet)) {
 		}
 		f.unlock(l)
 		next := f.lock(b, "k")
-		f.Logf("the next lock came after %v", time.Since(forgot))
 		redistest.Check(f, next.Token() > l.Token(), "token %d after %d", next.Token(), l.Token())
 		f.unlock(next)
 	})
@@ -99,8 +96,7 @@ func TestAllMustAnswerIfAMajorityForgot(t *testing.T) {
 		f.begin(a)
 		l := f.lock(a, "k")
 		f.unlock(l)
-		f.proxies[2].Refuse(true)
-		f.proxies[2].CloseAll()
+		f.refuse(2, true)
 		f.restartEmpty(0)
 		f.restartEmpty(1)
 		for begin := time.Now(); time.Since(begin) < 3*term; {
@@ -239,14 +235,7 @@ func TestAVoteThatAWaiterHasIsHealed(t *testing.T) {
 		for _, i := range []int{0, 1} {
 			slow.proxies[i].Delay(300*time.Millisecond, 0)
 		}
-		next := make(chan error, 1)
-		go func() {
-			l, err := b.Lock(context.Background(), "k")
-			if err == nil {
-				err = l.Unlock()
-			}
-			next <- err
-		}()
+		next := f.turn(b, "k")
 		third := f.direct(2)
 		redistest.Eventually(f, "the waiter to have a vote", func() bool { return third.ZCard(context.Background(), f.part("k", "holders")).Val() == 1 })
 		l := f.lock(a, "k")
