@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -88,27 +87,7 @@ func Start(tb testing.TB, cfg Config) *Fleet {
 	for _, m := range f.workers {
 		m.child.Send("go")
 	}
-	if cfg.Fault.quiet {
-		ctx, stop := context.WithCancel(context.Background())
-		tb.Cleanup(stop)
-		rdb := f.server.Client()
-		f.reading.Go(func() { f.probe(ctx, rdb) })
-	}
 	return f
-}
-
-// probe tells when the server, or this process with its proxies, does not run.
-// Under faults that no worker should notice, that excuses a worker that did.
-func (f *Fleet) probe(ctx context.Context, rdb *redis.Client) {
-	const slow = 20 * time.Millisecond
-	for ctx.Err() == nil {
-		at := history.Now()
-		_ = rdb.Ping(ctx).Err()
-		time.Sleep(5 * time.Millisecond)
-		if now := history.Now(); now-at > int64(slow) {
-			f.note(history.Event{Kind: history.Stall, Worker: "server", At: at, Until: now})
-		}
-	}
 }
 
 // hire starts the process of a place.

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,6 +57,9 @@ func work(args []string) int {
 	}
 	go w.obey(orders)
 	go w.pulse()
+	if w.Terms.Quiet {
+		go w.probe()
+	}
 	w.gauge()
 
 	rdb := redis.NewClient(&redis.Options{
@@ -176,9 +180,26 @@ func (w *worker) pulse() {
 	}
 }
 
+// probe tells when a plain client of the server has no answer for a while: the server does not run,
+// or the parent with its proxies. Under faults that no worker should notice, that excuses the workers.
+func (w *worker) probe() {
+	const beat, slow = 5 * time.Millisecond, 20 * time.Millisecond
+	rdb := redis.NewClient(&redis.Options{Addr: w.Addr})
+	for answered := history.Now(); ; time.Sleep(beat) {
+		err := rdb.Ping(context.Background()).Err()
+		now := history.Now()
+		if now-answered > int64(slow) {
+			w.tell(history.Event{Kind: history.Stall, Worker: "server", At: answered, Until: now})
+		}
+		if err == nil {
+			answered = now
+		}
+	}
+}
+
 // tell writes an event at once: what a killed process has done is known.
 func (w *worker) tell(e history.Event) {
-	e.Worker = w.Worker
+	e.Worker = cmp.Or(e.Worker, w.Worker)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, _ = w.out.Write(e.Line()) // whoever doesn't read any more is gone
