@@ -38,6 +38,14 @@ func TestOutcomes(t *testing.T) {
 	s.is("outcome")
 
 	s = newStory(t)
+	s.terms.Quiet = true
+	s.moment(history.Event{Kind: history.Stall, Worker: "server", At: 0, Until: 900})
+	s.op("w1", 1100, 1101, history.Event{Op: history.Lock, Key: "m0"}, history.Event{Class: history.Unavailable})
+	s.is()
+	s.op("w1", 1900, 1901, history.Event{Op: history.Lock, Key: "m0"}, history.Event{Class: history.Unavailable})
+	s.is("outcome")
+
+	s = newStory(t)
 	s.op("w1", 0, 1, history.Event{Op: history.Lock, Key: "m0"}, history.Event{Class: history.Other, Text: "what is that"})
 	s.is("outcome")
 }
