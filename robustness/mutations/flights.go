@@ -95,7 +95,7 @@ var flights = []mutation{
 		"r = &raised{what: c.runs, how: \"called runtime.Goexit\", goexit: true}", "r = nil"),
 	cut("flight: a method of a loader's error that ends its goroutine is noticed", "singleflight/callers.go", cache, "TestHostile",
 		"\t\t\t\tp.failed = &failure{ended,", "\t\t\t\t_ = &failure{ended,"),
-	cut("flight: a codec that ends its goroutine is noticed", "singleflight/callers.go", cache, "TestValueThatCannotBeEncoded|TestMethodsOfAValue",
+	cut("flight: a codec that ends its goroutine is noticed", "singleflight/callers.go", cache, "TestValueThatCannotBeEncoded",
 		"\t\t\t\t\tone.encoding = ended", "\t\t\t\t\tone.encoding = nil"),
 	cut("flight: values beside an error are kept", "singleflight/callers.go", cache, "TestDoMany",
 		"p.parts = d.partsOf(c, values)", "if err == nil {\n\t\t\tp.parts = d.partsOf(c, values)\n\t\t}"),

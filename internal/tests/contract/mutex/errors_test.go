@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -55,47 +54,6 @@ func TestErrorsForAPassingReason(t *testing.T) {
 		time.Sleep(time.Second)
 		unlock(f, f.take(m, "k"))
 	})
-}
-
-// Errors that stay end a call: at once, or, where they might be of credentials that are being
-// rotated, when its bound is over. They are named.
-func TestErrorsThatStay(t *testing.T) {
-	for text, c := range map[string]struct {
-		within time.Duration
-		sent   int
-	}{
-		"OOM command not allowed when used memory > 'maxmemory'.":             {time.Second, 5},
-		"NOPERM User default has no permissions to run the 'evalsha' command": {3 * time.Second, few},
-		"NOAUTH Authentication required.":                                     {3 * time.Second, few},
-		"WRONGPASS invalid username-password pair or user is disabled.":       {3 * time.Second, few},
-	} {
-		name, _, _ := strings.Cut(text, " ")
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(f *fixture, server *miniredis.Miniredis) {
-				m, wire := f.open()
-				unlock(f, f.take(m, "warm"))
-				f.Cleanup(func() { server.SetError("") })
-				server.SetError(text)
-				for _, op := range []string{"lock", "try lock"} {
-					sent, began, within := wire.Sent(), time.Now(), c.within
-					lock := m.Lock
-					if op == "try lock" {
-						lock, within = m.TryLock, time.Second
-					}
-					_, err := lock(f.Context(), "k")
-					redistest.WantErr(f, err, leasehold.ErrUnavailable)
-					redistest.WantText(f, err, name, "leasehold: mutex: "+op+" "+f.Family+"/k: ")
-					redistest.WantNot(f, err, leasehold.ErrBusy)
-					redistest.AtMost(f, time.Since(began), within, "%s ended after %v", op)
-					redistest.AtMost(f, wire.Sent()-sent, c.sent, "%s sent %d commands", op)
-				}
-				// What may be left is given back for as long as a lease lasts, at leisure.
-				sent := wire.Sent()
-				time.Sleep(time.Minute)
-				redistest.AtMost(f, wire.Sent()-sent, 2*few, "%d commands were sent in a minute")
-			})
-		})
-	}
 }
 
 // A key of a wrong type is told to all who need it, and is left as it is.

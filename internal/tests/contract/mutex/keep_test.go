@@ -85,22 +85,6 @@ func TestKeptLockDoesNotHoldUpItsOwnProcess(t *testing.T) {
 	})
 }
 
-func TestInspectShowsAKeptLock(t *testing.T) {
-	each(t, func(f *fixture) {
-		a, _ := f.keeper()
-		f.turn(a, "k")
-		seen, err := a.Inspect(f.Context(), "k")
-		redistest.Check(f, err == nil && seen.Holder != nil && seen.Holder.Keeps, "%+v, %v", seen.Holder, err)
-		// The same with a label, which follows the mark in the name.
-		b, _ := f.open(func(c *mutex.Config) { c.Label = "b^" })
-		l := f.take(b, "other")
-		if seen, err = b.Inspect(f.Context(), "other"); err != nil || seen.Holder == nil || seen.Holder.Keeps || seen.Holder.Label != "b^" {
-			f.Errorf("%+v, %v", seen.Holder, err)
-		}
-		unlock(f, l)
-	})
-}
-
 // With LocalFor, callers of the process that wait are served from a kept lease for as long as
 // nobody else wants it.
 func TestKeptLockServesCallersThatWait(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -25,31 +24,6 @@ func line(ctx context.Context, m *mutex.Mutex, f *fixture) *waiting {
 	time.Sleep(5 * time.Millisecond)
 	synctest.Wait()
 	return w
-}
-
-func TestLocalForBounds(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{})
-	defer rdb.Close()
-	for _, c := range []struct {
-		localFor, ttl time.Duration
-		bad           string
-	}{
-		{0, 0, ""},
-		{time.Millisecond, 0, ""},
-		{time.Second, 0, ""},
-		{50 * time.Millisecond, 100 * time.Millisecond, ""},
-		{51 * time.Millisecond, 100 * time.Millisecond, "LocalFor is 51ms; want 1ms to 50ms"},
-		{time.Second + 1, 0, "LocalFor is 1.000000001s; want 1ms to 1s"},
-		{time.Millisecond - 1, 0, "LocalFor is 999.999µs; want 1ms to 1s"},
-		{-1, 0, "LocalFor is -1ns; want 1ms to 1s"},
-	} {
-		_, err := mutex.New(rdb, mutex.Config{Name: "f", TTL: c.ttl, LocalFor: c.localFor})
-		if c.bad == "" {
-			redistest.Check(t, err == nil, "%+v: %v", c, err)
-			continue
-		}
-		redistest.WantText(t, err, c.bad)
-	}
 }
 
 // Turns of a process share a lease, with rising tokens, in the order of their calls; and

@@ -6,9 +6,7 @@ var strictOnly = map[string]string{
 	"TestExtendAfterTheEnd":                             stays,
 	"TestInspect":                                       stays,
 	"TestMutexDo":                                       stays,
-	"TestRenewalArrivesAfterTheRelease":                 stays,
 	"TestTurnsOfAProcessShareALease":                    stays + ", and so does its last token",
-	"TestRedisIsAway":                                   noCall,
 	"TestRevokedLateGrantDoesNotEnterAgain":             noCall,
 	"TestTryLockWhoseGrantIsLateIsNotBusy":              noCall,
 	"TestUnlockWhoseFirstReplyIsLostTellsOfARevocation": noCall,
@@ -16,9 +14,6 @@ var strictOnly = map[string]string{
 	"TestGoroutineThatRepeatsALeaveIsEnded":             alone,
 	"TestObserverThatIsTooSlow":                         "what is kept is renewed, which is an event",
 	"TestObserverThatPanics":                            "what is kept is renewed, which is an event",
-	"TestInspectShowsAKeptLock":                         "one of its handles keeps nothing",
-	"TestFailedAttemptIssuesNoToken":                    "a try that awaits kept permits leaves the queue in the background",
-	"TestKeyNamesAreAsDocumentedAndExpire":              "there is a register of keepers, too",
 }
 
 const (

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -77,32 +79,6 @@ func TestCtxEndsWhileQueued(t *testing.T) {
 		redistest.WantErr(f, redistest.Get(f, "the timed-out acquire", ended), context.DeadlineExceeded, leasehold.ErrBusy)
 		redistest.Eventually(f, "the queue to be empty", queued(0))
 		release(f, l)
-	})
-}
-
-func TestCtxEndsWithoutAnAnswer(t *testing.T) {
-	some(t, func(f *fixture) {
-		s, wire := f.open()
-		release(f, f.take(s, "warm", 1))
-		wire.Stall()
-		for name, acquire := range map[string]func(context.Context, string) (*semaphore.Lease, error){
-			"acquire": s.Acquire, "try": s.TryAcquire,
-			"do": func(ctx context.Context, key string) (*semaphore.Lease, error) {
-				return nil, s.Do(ctx, key, func(context.Context) error { return errors.New("fn ran") })
-			},
-		} {
-			ctx, cancel := context.WithTimeout(f.Context(), 300*time.Millisecond)
-			defer cancel()
-			began := time.Now()
-			_, err := acquire(ctx, name)
-			redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable, redistest.Not(leasehold.ErrBusy))
-			redistest.AtMost(f, time.Since(began), 2*time.Second, "it returned after %v")
-		}
-		wire.Heal()
-		harness.Close(f, s)
-		for _, key := range []string{"acquire", "try", "do"} {
-			f.WantHeld(key, 0)
-		}
 	})
 }
 
@@ -208,7 +184,7 @@ func TestMaxWaitEndsTheWait(t *testing.T) {
 // RetryAfter is made of what was observed: at most 1 s where nothing was, else of the
 // time that others held, and never beyond the first expiry.
 func TestRetryAfterFitsAHeader(t *testing.T) {
-	some(t, func(f *fixture) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		s, _ := f.open(limit(1), ttl(30*time.Second))
 		retry := func() time.Duration {
 			f.Helper()

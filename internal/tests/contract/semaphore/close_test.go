@@ -143,21 +143,6 @@ func TestReleaseOfWhatIsGoneIsErrLost(t *testing.T) {
 	})
 }
 
-// Where Redis could not confirm, nobody knows: that is not a loss, and the permit
-// is given back as soon as Redis is there again.
-func TestReleaseWithoutAnAnswerIsErrUnavailable(t *testing.T) {
-	some(t, func(f *fixture) {
-		s, wire := f.open(limit(2))
-		l := f.take(s, "k", 2)
-		wire.Cut()
-		redistest.WantErr(f, l.Release(), leasehold.ErrUnavailable, harness.ErrCut, redistest.Not(leasehold.ErrLost, leasehold.ErrReleased))
-		f.WantHeld("k", 2)
-		wire.Heal()
-		redistest.Eventually(f, "the permits to be given back", func() bool { return len(f.Held("k")) == 0 })
-		redistest.WantErr(f, l.Release(), leasehold.ErrReleased)
-	})
-}
-
 // A release takes no ctx, so it has to end by itself where the network swallows
 // everything, whatever the client's own time-outs are.
 func TestReleaseBoundsItself(t *testing.T) {

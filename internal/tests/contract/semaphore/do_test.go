@@ -13,22 +13,50 @@ import (
 
 var errWork = errors.New("work failed")
 
-func TestDoHoldsAPermitAndReturnsWhatFnDid(t *testing.T) {
+// Do and TryDo run fn under a permit, return what fn did, and join the loss to it. Without a permit
+// fn does not run.
+func TestDo(t *testing.T) {
 	some(t, func(f *fixture) {
-		s, _ := f.open()
+		s, wire := f.open()
+		never := func(context.Context) error { f.Error("fn ran"); return nil }
+		parent := context.WithValue(f.Context(), ctxKey{}, "v")
+		for op, do := range map[string]func(context.Context, string, func(context.Context) error) error{"do": s.Do, "try do": s.TryDo} {
+			for _, want := range []error{nil, errWork} {
+				var inside context.Context
+				err := do(parent, "k", func(ctx context.Context) error {
+					inside = ctx
+					f.WantHeld("k", 1)
+					redistest.Check(f, ctx.Err() == nil && ctx.Value(ctxKey{}) == "v", "fn runs under %v", ctx)
+					redistest.WantErr(f, s.TryDo(ctx, "k", never), leasehold.ErrBusy)
+					return want
+				})
+				redistest.CheckNow(f, errors.Is(err, want) && (want != nil || err == nil), "%s returns %v, want %v", op, err, want)
+				redistest.WantNot(f, err, leasehold.ErrLost, leasehold.ErrReleased)
+				redistest.WantErr(f, context.Cause(inside), leasehold.ErrReleased)
+				f.WantHeld("k", 0)
+			}
+			redistest.WantText(f, do(f.Context(), "", never), "leasehold: semaphore: "+op+" ", "key is empty")
+		}
+		l := f.take(s, "k", 1)
+		ctx, cancel := context.WithTimeout(f.Context(), 50*time.Millisecond)
+		defer cancel()
+		redistest.WantErr(f, s.Do(ctx, "k", never), context.DeadlineExceeded, redistest.Says("leasehold: semaphore: do "+f.Family+"/k: "))
+		release(f, l)
+		// Redis cannot confirm the release, but the work was done under the lease: that is no failure of it.
+		err := s.Do(f.Context(), "k", func(context.Context) error { wire.Cut(); return nil })
+		wire.Heal()
+		redistest.WantNot(f, err, leasehold.ErrLost)
+		redistest.Eventually(f, "the permit to be given back", func() bool { return len(f.Held("k")) == 0 })
+		short, wire := f.open(ttl(400 * time.Millisecond))
 		for _, want := range []error{nil, errWork} {
-			parent := context.WithValue(f.Context(), ctxKey{}, "v")
-			var inside context.Context
-			err := s.Do(parent, "k", func(ctx context.Context) error {
-				inside = ctx
-				f.WantHeld("k", 1)
-				redistest.Check(f, ctx.Err() == nil && ctx.Value(ctxKey{}) == "v", "fn runs under %v", ctx)
+			err := short.Do(f.Context(), "short", func(ctx context.Context) error {
+				wire.Cut()
+				redistest.Get(f, "the loss", ctx.Done())
 				return want
 			})
-			redistest.CheckNow(f, errors.Is(err, want) && (want != nil || err == nil), "Do returns %v, want %v", err, want)
-			redistest.WantNot(f, err, leasehold.ErrLost, leasehold.ErrReleased)
-			redistest.WantErr(f, context.Cause(inside), leasehold.ErrReleased)
-			f.WantHeld("k", 0)
+			wire.Heal()
+			redistest.WantErr(f, err, leasehold.ErrLost, redistest.Says(f.Family+"/short"))
+			redistest.Check(f, errors.Is(err, want) || want == nil, "%v; want %v, too", err, want)
 		}
 	})
 }
@@ -52,69 +80,6 @@ func TestDoReleasesOnPanicAndGoexit(t *testing.T) {
 			returned = true
 		}()
 		redistest.CheckNow(f, !redistest.Get(f, "the end of the goroutine", done), "Do returned after Goexit")
-		f.WantHeld("k", 0)
-	})
-}
-
-func TestDoJoinsTheLoss(t *testing.T) {
-	some(t, func(f *fixture) {
-		s, wire := f.open(ttl(400 * time.Millisecond))
-		for _, want := range []error{nil, errWork} {
-			err := s.Do(f.Context(), "k", func(ctx context.Context) error {
-				wire.Cut()
-				redistest.Get(f, "the loss", ctx.Done())
-				redistest.WantErr(f, context.Cause(ctx), leasehold.ErrLost)
-				return want
-			})
-			wire.Heal()
-			redistest.WantErr(f, err, leasehold.ErrLost, redistest.Says(f.Family+"/k"))
-			if want != nil {
-				redistest.WantErr(f, err, want)
-			}
-		}
-	})
-}
-
-// Where Redis could not confirm the release, the work was done under the lease
-// all the same: that is no failure of it.
-func TestDoThatCannotReleaseReturnsWhatFnDid(t *testing.T) {
-	some(t, func(f *fixture) {
-		s, wire := f.open()
-		err := s.Do(f.Context(), "k", func(context.Context) error {
-			wire.Cut()
-			return nil
-		})
-		wire.Heal()
-		redistest.WantNot(f, err, leasehold.ErrLost)
-		redistest.Eventually(f, "the permit to be given back", func() bool { return len(f.Held("k")) == 0 })
-	})
-}
-
-func TestDoThatGetsNoPermitDoesNotRunFn(t *testing.T) {
-	some(t, func(f *fixture) {
-		s, _ := f.open()
-		l := f.take(s, "k", 1)
-		ctx, cancel := context.WithTimeout(f.Context(), 50*time.Millisecond)
-		defer cancel()
-		never := func(context.Context) error {
-			f.Error("fn ran")
-			return nil
-		}
-		redistest.WantErr(f, s.Do(ctx, "k", never), context.DeadlineExceeded, redistest.Says("leasehold: semaphore: do "+f.Family+"/k: "))
-		redistest.WantText(f, s.Do(f.Context(), "", never), "key is empty")
-		release(f, l)
-	})
-}
-
-func TestTryDoDoesNotWait(t *testing.T) {
-	some(t, func(f *fixture) {
-		s, _ := f.open(limit(1))
-		err := s.TryDo(f.Context(), "k", func(ctx context.Context) error {
-			f.WantHeld("k", 1)
-			redistest.WantErr(f, s.TryDo(ctx, "k", func(context.Context) error { f.Error("it ran"); return nil }), leasehold.ErrBusy)
-			return errWork
-		})
-		redistest.WantErr(f, err, errWork, redistest.Not(leasehold.ErrLost))
 		f.WantHeld("k", 0)
 	})
 }

@@ -7,14 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
-	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -150,54 +148,6 @@ func TestErrorsNameOperationFamilyAndKeyAndNoOwner(t *testing.T) {
 		check(l.Release(), "release")
 		check(context.Cause(l.Context()), "hold")
 		wire.Heal()
-	})
-}
-
-func TestMaxWaiters(t *testing.T) {
-	each(t, func(f *fixture) {
-		two := func(c *semaphore.Config) { c.MaxWaiters = 2 }
-		s, _ := f.open(two)
-		other, _ := f.open(two)
-		l := f.take(s, "k", 1)
-		ctx, cancel := context.WithCancel(f.Context())
-		first, second := f.wait(ctx, s, "k", 1), f.wait(f.Context(), other, "k", 1)
-		for _, s := range []*semaphore.Semaphore{s, other} {
-			redistest.WantErr(f, redistest.ErrorOf(s.Acquire(f.Context(), "k")), leasehold.ErrQueueFull, redistest.Not(leasehold.ErrUnavailable))
-		}
-		redistest.Require(f, f.Queued("k"), 2, "%d wait")
-		cancel()
-		redistest.WantErr(f, first.Failed(), context.Canceled)
-		redistest.Eventually(f, "room in the queue", func() bool { return f.Queued("k") == 1 })
-		third := f.wait(f.Context(), s, "k", 1)
-		release(f, l)
-		release(f, second.Got())
-		release(f, third.Got())
-		release(f, f.take(s, "k", 1)) // no bound where nobody needs to wait
-	})
-}
-
-// Waiters of a dead process take up no room for longer than a sign of life, also
-// behind one that lives.
-func TestMaxWaitersCountsTheLiving(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		three := func(c *semaphore.Config) { c.MaxWaiters = 3 }
-		s, _ := f.open(three)
-		dead, wire := f.open(three)
-		l := f.take(s, "k", 1)
-		first := f.wait(f.Context(), s, "k", 1)
-		f.wait(f.Context(), dead, "k", 1)
-		f.wait(f.Context(), dead, "k", 1)
-		wire.Cut()
-		newcomer, _ := f.open(three)
-		redistest.WantErr(f, redistest.ErrorOf(newcomer.Acquire(f.Context(), "k")), leasehold.ErrQueueFull)
-		// The living one's own questions would drop the dead, too: in between.
-		time.Sleep(4600 * time.Millisecond)
-		second := harness.Start(f.T, func() (*semaphore.Lease, error) { return newcomer.Acquire(f.Context(), "k") })
-		synctest.Wait()
-		redistest.Require(f, f.Queued("k"), 2, "%d are queued, want the living two")
-		release(f, l)
-		release(f, first.Got())
-		release(f, second.Got())
 	})
 }
 

@@ -34,7 +34,10 @@ func TestKeptPermitsAreRecalled(t *testing.T) {
 		b, _ := f.open(limit(2))
 		c, _ := f.keeper(limit(2))
 		for _, other := range []*semaphore.Semaphore{b, c} {
-			f.keep(a, "k", 2)
+			redistest.Eventually(f, "two permits to rest", func() bool { // after the mark, and the keeper's own pause
+				f.keep(a, "k", 2)
+				return len(f.Held("k")) == 2
+			})
 			first, second := f.acquire(other, "k").Got(), f.acquire(other, "k").Got()
 			redistest.WantErr(f, redistest.ErrorOf(a.TryAcquire(f.Context(), "k")), leasehold.ErrBusy)
 			if err := first.Extend(f.Context(), time.Minute); err != nil { // so that it is not kept
@@ -43,7 +46,6 @@ func TestKeptPermitsAreRecalled(t *testing.T) {
 			redistest.WantErr(f, second.Extend(f.Context(), time.Minute))
 			release(f, first)
 			release(f, second)
-			time.Sleep(200 * time.Millisecond) // the mark, and the keeper's own pause
 		}
 		redistest.AtLeast(f, w.Ran(luascripts.PermitsLeave()), 4, "%d leaves were sent")
 	})
@@ -126,15 +128,14 @@ func TestSecondTryWaitsForTheSameRecall(t *testing.T) {
 
 // A lease in use when the recall comes is given back at its release.
 func TestRecalledPermitInUseIsNotKept(t *testing.T) {
-	each(t, func(f *fixture) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		a, _ := f.keeper()
 		b, _ := f.open()
 		f.keep(a, "k", 1)
 		used := f.take(a, "k", 1)
-		f.listens(1)
+		synctest.Wait() // it listens
 		redistest.WantErr(f, redistest.ErrorOf(b.TryAcquire(f.Context(), "k")), leasehold.ErrBusy)
-		redistest.Eventually(f, "the recall to arrive", func() bool { return f.RDB.ZCard(f.Context(), f.Part("k", "queue")).Val() == 0 })
-		time.Sleep(20 * time.Millisecond)
+		synctest.Wait()
 		release(f, used)
 		f.WantHeld("k", 0)
 	})
@@ -227,7 +228,10 @@ func TestNothingIsKeptWhileRedisIsSilent(t *testing.T) {
 func TestOwnPermitsOfAnotherWeightAreRecalled(t *testing.T) {
 	rounds := func(f *fixture, n int) {
 		s, _ := f.keeper(limit(4))
-		for range n {
+		for round := range n {
+			if round > 0 {
+				time.Sleep(200 * time.Millisecond) // the mark, and the pause
+			}
 			f.keep(s, "k", 4)
 			waited := f.RDB.ZCard(f.Context(), f.Part("k", "alive")) // also a tombstone of the last round
 			release(f, f.take(s, "k", 3))                            // a try
@@ -239,7 +243,6 @@ func TestOwnPermitsOfAnotherWeightAreRecalled(t *testing.T) {
 			f.WantHeld("k", 2)
 			redistest.WantErr(f, l.Extend(f.Context(), time.Minute))
 			release(f, l)
-			time.Sleep(200 * time.Millisecond) // the mark, and the pause
 		}
 	}
 	each(t, func(f *fixture) { rounds(f, 1) })

@@ -10,7 +10,6 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
-	"github.com/leasehold-go/leasehold/luascripts"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -112,51 +111,6 @@ func TestDeadlineLiesBeforeTheEndInRedis(t *testing.T) {
 	})
 }
 
-func TestRenewalsKeepTheLeaseAndMoveItsDeadline(t *testing.T) {
-	some(t, func(f *fixture) {
-		const term = 3 * time.Second
-		s, wire := f.open(limit(3), ttl(term))
-		l := f.take(s, "k", 3)
-		first := l.Deadline()
-		redistest.Eventually(f, "two renewals", func() bool { return wire.Ran(luascripts.PermitsRenew()) >= 2 })
-		redistest.Eventually(f, "the Deadline to move", func() bool { return l.Deadline().After(first) })
-		f.wantDeadline(l, "k", first.Add(-term), term)
-		release(f, l) // nil: it was held all the time
-	})
-}
-
-// A waiter's first term, while it might be dead, is short: it is confirmed to the
-// full length right after.
-func TestGrantByMessageIsConfirmedToTheFullTerm(t *testing.T) {
-	some(t, func(f *fixture) {
-		holder, _ := f.open()
-		s, _ := f.open(ttl(time.Hour))
-		l := f.take(holder, "k", 1)
-		w := f.wait(f.Context(), s, "k", 1)
-		release(f, l)
-		got := w.Got()
-		redistest.Eventually(f, "the full term", func() bool { return time.Until(got.Deadline()) > 50*time.Minute })
-		release(f, got)
-	})
-}
-
-func TestExtendWithoutAnAnswer(t *testing.T) {
-	some(t, func(f *fixture) {
-		s, wire := f.open(limit(2))
-		l := f.take(s, "k", 1)
-		wire.Stall()
-		ctx, cancel := context.WithTimeout(f.Context(), 300*time.Millisecond)
-		defer cancel()
-		redistest.WantErr(f, l.Extend(ctx, time.Hour), context.DeadlineExceeded, leasehold.ErrUnavailable, redistest.Not(leasehold.ErrLost))
-		wire.Heal()
-		wire.Cut()
-		redistest.WantErr(f, l.Extend(f.Context(), time.Hour), leasehold.ErrUnavailable, harness.ErrCut, redistest.Not(leasehold.ErrLost))
-		wire.Heal()
-		redistest.CheckNow(f, l.Context().Err() == nil, "the lease is lost")
-		release(f, l)
-	})
-}
-
 // An Extend that did not extend must not say that it did.
 func TestExtendWithACtxThatHasEnded(t *testing.T) {
 	some(t, func(f *fixture) {
@@ -203,19 +157,5 @@ func TestMaxHoldFreesThePermitsAtOnce(t *testing.T) {
 		redistest.WantErr(f, l.Release(), leasehold.ErrLost, leasehold.ErrMaxHold)
 		f.WantHeld("k", 2)
 		release(f, next)
-	})
-}
-
-func TestIDAndKey(t *testing.T) {
-	some(t, func(f *fixture) {
-		s, _ := f.open(limit(50))
-		seen := map[string]bool{}
-		const key = "über {all}:%41"
-		for range 50 {
-			l := f.take(s, key, 1)
-			redistest.CheckNow(f, l.Key() == key, "Key is %q", l.Key())
-			redistest.CheckNow(f, l.ID() != "" && !seen[l.ID()], "ID %q is not new", l.ID())
-			seen[l.ID()] = true
-		}
 	})
 }

@@ -1,10 +1,6 @@
 package semaphore
 
 import (
-	"context"
-	"fmt"
-	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,80 +58,6 @@ func TestGrantBeforeTheSubscriptionStands(t *testing.T) {
 		release(f, l1)
 		release(f, l2)
 	})
-}
-
-// Dead waiters at the head of the queue hold up the living for seconds at most,
-// however many they are.
-func TestDeadWaitersAtTheHead(t *testing.T) {
-	each(t, func(f *fixture) {
-		holder, _ := f.open()
-		dead, wire := f.open()
-		living, _ := f.open()
-		const key = "k"
-		l := f.take(holder, key, 1)
-		for range 8 { // a turn of each would take longer than soon
-			f.wait(f.Context(), dead, key, 1)
-		}
-		w := f.wait(f.Context(), living, key, 1)
-		wire.Cut()
-		release(f, l)
-		release(f, w.Got()) // soon is less than one TTL
-	})
-}
-
-// Taking and giving back in a tight loop gives nobody more than its turn. A
-// machine that stands still for seconds makes waiters look dead, which costs
-// them turns: so the best of three.
-func TestAcquireInATightLoopStarvesNobody(t *testing.T) {
-	some(t, func(f *fixture) {
-		var counts []int
-		for round := range 3 {
-			counts = tightLoop(f, fmt.Sprint("k", round))
-			if slices.Min(counts) >= slices.Max(counts)/2 {
-				return
-			}
-		}
-		f.Fatalf("turns of each: %v", counts)
-	})
-}
-
-// tightLoop has the goroutines of several handles take turns, and counts those
-// that each had from the moment when all had had one.
-func tightLoop(f *fixture, key string) []int {
-	const handles, each, turns = 4, 6, 12
-	var (
-		mu     sync.Mutex
-		came   = map[int]bool{}
-		counts = make([]int, handles*each)
-		total  int
-		wg     sync.WaitGroup
-	)
-	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
-	defer cancel()
-	for h := range handles {
-		s, _ := f.open(limit(2))
-		for i := range each {
-			wg.Go(func() {
-				for over := false; !over; {
-					l, err := s.Acquire(ctx, key)
-					if err != nil {
-						f.Errorf("acquire: %v", err)
-						return
-					}
-					mu.Lock()
-					if came[h*each+i] = true; len(came) == handles*each {
-						counts[h*each+i]++
-						total++
-					}
-					over = total >= handles*each*turns
-					mu.Unlock()
-					redistest.Expect(f, l.Release(), nil, "release: %v")
-				}
-			})
-		}
-	}
-	wg.Wait()
-	return counts
 }
 
 // Leases of different length on one key end each by itself: the short one frees

@@ -3,7 +3,6 @@ package semaphore
 import (
 	"context"
 	"errors"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -133,34 +132,6 @@ func TestRevokeWithoutAnAnswerIsNoSuccess(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Each revocation is in the audit stream; the last 1000 are, and have a mark.
-func TestRevocationsAreNoted(t *testing.T) {
-	each(t, func(f *fixture) {
-		s, _ := f.open(label("here"), func(c *semaphore.Config) { c.HashKeys = true })
-		l := f.take(s, "k", 1)
-		redistest.WantErr(f, s.Revoke(f.Context(), "k", l.ID(), "why"))
-		redistest.WantErr(f, l.Release(), leasehold.ErrRevoked)
-		names := redistest.Must(f.RDB.Keys(f.Context(), "leasehold:sem:{"+f.Family+":*}:audit").Result())(f)
-		if len(names) != 1 {
-			f.Skip("on another server of the Cluster")
-		}
-		all, err := f.RDB.XRange(f.Context(), names[0], "-", "+").Result()
-		redistest.CheckNow(f, err == nil && len(all) == 1, "%v, %v", all, err)
-		if remains, err := strconv.Atoi(all[0].Values["remains"].(string)); err != nil || remains <= 0 || remains > 30_000 {
-			f.Errorf("the lease would have lasted for %v ms more, %v; want at most its TTL, 30 s", all[0].Values["remains"], err)
-		}
-		want := map[string]any{"id": l.ID(), "what": "lease", "permits": "1", "label": "here", "reason": "why"}
-		for name, value := range want {
-			redistest.Check(f, all[0].Values[name] == value, "%s is %v; want %v", name, all[0].Values[name], value)
-		}
-		marks := strings.TrimSuffix(names[0], "audit") + "revoked"
-		for _, name := range []string{names[0], marks} {
-			left := f.RDB.PTTL(f.Context(), name).Val()
-			redistest.Check(f, left > 29*24*time.Hour && left <= 30*24*time.Hour, "%s lives for %v", name, left)
-		}
-	})
 }
 
 // A waiter that is revoked is told at once, though another one of its handle comes right

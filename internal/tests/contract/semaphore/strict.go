@@ -3,19 +3,15 @@ package semaphore
 // strictOnly are the tests that differ by contract if their handles have a KeepFor
 // (LEASEHOLD_KEEP_FOR), and how.
 var strictOnly = map[string]string{
-	"TestAcquireNTakesAllOrNone":                    stays,
-	"TestDoHoldsAPermitAndReturnsWhatFnDid":         stays,
+	"TestDo":                                        stays,
 	"TestDoReleasesOnPanicAndGoexit":                stays,
 	"TestTwoTTLsOnOneKey":                           stays,
 	"TestPermitsTakenTwice":                         stays,
 	"TestReleaseIsNilOnce":                          stays,
-	"TestReleaseWorksAfterItsCtxWasCancelled":       stays,
 	"TestRevokeErrors":                              stays + ", and can be revoked there",
 	"TestRedisIsAway":                               noCall,
 	"TestReleaseBoundsItself":                       noCall,
 	"TestReleaseOfWhatIsGoneIsErrLost":              noCall,
-	"TestReleaseWithoutAnAnswerIsErrUnavailable":    noCall,
-	"TestRevocationsAreNoted":                       noCall,
 	"TestRevokePassesAllPermitsOn":                  noCall + ", so it may not know yet of a revocation",
 	"TestTryEndsWhenRedisGoesAway":                  noCall,
 	"TestHashKeysShowsTheKeyNowhere":                register,
@@ -24,10 +20,7 @@ var strictOnly = map[string]string{
 	"TestKeptPermitsAreShown":                       "one of its handles keeps nothing",
 	"TestReleaseOfACopyNamesTheMisuse":              "a copy of a lease has the same turn",
 	"TestGrantBeforeTheSubscriptionStands":          "what is kept uses the connection that the test counts on",
-	"TestHeavyRequestAtTheHeadIsNotStarved":         leaves,
 	"TestErrorsNameOperationFamilyAndKeyAndNoOwner": leaves,
-	"TestNoCounterBesideTheSet":                     stays,
-	"TestTryDoDoesNotWait":                          stays,
 	"TestEachRequestIsJudgedByItsOwnLimit":          leaves,
 }
 

@@ -173,52 +173,6 @@ func TestSetLimitWaitsForTheClock(t *testing.T) {
 	})
 }
 
-// A higher limit, or total, is granted at once to the waiters of every process.
-func TestRaiseWakesWaitersAtOnce(t *testing.T) {
-	each(t, func(f *fixture) {
-		s, _ := f.open(limit(1), total(1))
-		other, _ := f.open(limit(1), total(1))
-		took := time.Hour
-		for round := 0; took > 1200*time.Millisecond; round++ {
-			if round == 5 { // a busy machine may be late, not each time
-				f.Fatalf("it took %v; a sign of life would have done as much", took)
-			}
-			held := f.take(s, "a", 1)
-			waits := []*waiting{f.start(s, "b", 1), f.start(other, "c", 1), f.start(other, "a", 1)}
-			f.inLine(3)
-			began := time.Now()
-			redistest.WantErr(f, s.SetTotal(f.Context(), 10))
-			b, c := waits[0].Got(), waits[1].Got()
-			redistest.Check(f, !waits[2].Ended(), "a key holds more than its limit")
-			redistest.WantErr(f, other.SetLimit(f.Context(), "a", 2))
-			a := waits[2].Got()
-			took = time.Since(began)
-			for _, l := range []*semaphore.Lease{held, a, b, c} {
-				release(f, l)
-			}
-			for _, set := range []error{s.SetTotal(f.Context(), 0), s.SetLimit(f.Context(), "a", 0)} {
-				redistest.NoError(f, set)
-			}
-		}
-		redistest.Expect(f, f.RDB.Exists(f.Context(), f.whole("limits")).Val(), 0, "limits is left after all was set back")
-	})
-}
-
-// A limit that is lowered below what a waiter asks for ends its wait, by name.
-func TestLoweredTotalEndsAWaitThatCannotBeServed(t *testing.T) {
-	each(t, func(f *fixture) {
-		s, _ := f.open(limit(10), total(10))
-		l := f.take(s, "a", 10)
-		heavy := f.start(s, "b", 8)
-		f.inLine(1)
-		redistest.WantErr(f, s.SetTotal(f.Context(), 5))
-		err := heavy.Failed() // by the next sign of life
-		redistest.WantErr(f, err, leasehold.ErrInvalid, redistest.Says("8 permits", "limit is 5"))
-		release(f, l)
-		redistest.WantErr(f, redistest.ErrorOf(s.AcquireN(f.Context(), "b", 6)), leasehold.ErrInvalid)
-	})
-}
-
 func TestSettingsThatCannotBe(t *testing.T) {
 	some(t, func(f *fixture) {
 		s, wire := f.open(limit(1), total(2))

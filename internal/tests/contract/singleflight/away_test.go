@@ -65,25 +65,6 @@ func TestRedisGoesAwayAfterTheLookUp(t *testing.T) {
 	})
 }
 
-// A server that hangs is known to be away once it has been silent for 3 s, also to callers that
-// do not wait that long themselves.
-func TestSilenceIsLearned(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, wire := f.open()
-		fetch(f, f.Context(), g, "k", gives("v")).got()
-		wire.Stall()
-		began := time.Now()
-		redistest.WantErr(f, peekErr(f.Context(), g, "k"), leasehold.ErrUnavailable)
-		redistest.Expect(f, time.Since(began), clientPatience, "the first call took %v")
-		for range 20 {
-			began := time.Now()
-			redistest.WantErr(f, peekErr(f.Context(), g, "k"), leasehold.ErrUnavailable)
-			redistest.AtMost(f, time.Since(began), 100*time.Millisecond, "a later call took %v")
-		}
-		wire.Heal()
-	})
-}
-
 // Invalidate and Put have a bound of their own, of 6 s, so that a short outage loses no
 // invalidation. They do not ask whether Redis is away.
 func TestInvalidateOutlastsAnOutage(t *testing.T) {

@@ -115,42 +115,6 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 	}
 }
 
-// Close waits for what is under way, and no longer: not until a question would
-// have been asked again that nobody has any more.
-func TestCloseWhileAQuestionIsUnderWay(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		other, g, wire := f.pair()
-		first, l, _ := f.loading(g, "k")
-		wire.StallReplies("load ask") // sent when the subscription stands
-		waits := fetch(f, f.Context(), other, "k", never(f))
-		synctest.Wait()
-		l.returns("v")
-		first.got()
-		waits.got() // by a message
-		closed := make(chan error, 1)
-		go func() { closed <- other.Close(f.Context()) }()
-		synctest.Wait()
-		wire.Heal()
-		began := time.Now()
-		redistest.NoError(f, redistest.Get(f, "Close", closed))
-		redistest.AtMost(f, time.Since(began), 100*time.Millisecond, "Close took %v longer than the question")
-	})
-}
-
-// Close while a refresh runs that nobody waits for.
-func TestCloseEndsARefresh(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, _ := f.open(func(c *singleflight.Config[string]) { c.TTL, c.StaleFor = time.Second, time.Minute })
-		o := newOrigin(f)
-		fetch(f, f.Context(), g, "k", gives("v")).got()
-		time.Sleep(2 * time.Second)
-		fetch(f, f.Context(), g, "k", o.obedient).got()
-		l := o.next(f)
-		redistest.NoError(f, g.Close(f.Context()))
-		redistest.Check(f, l.over() && f.freed("k"), "ctx ended %v, lease freed %v", l.over(), f.freed("k"))
-	})
-}
-
 // Close ends a load that waits for its permit, and a caller that waits for another process.
 func TestCloseEndsWaits(t *testing.T) {
 	bubble(t, func(f *fixture) {

@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -164,26 +161,6 @@ func knowClocks[T any](f *fixture, g *singleflight.Group[T], keys ...string) {
 	}
 }
 
-// The first use of a handle asks the server for its clock, once, also where many use it at the same time after. In a
-// Cluster each node is asked, and one of them twice where it was asked before the topology was known.
-func TestClockIsAskedForOnce(t *testing.T) {
-	some(t, func(f *fixture) {
-		g, wire := f.open()
-		fetch(f, f.Context(), g, "k", gives("v")).got()
-		var all sync.WaitGroup
-		for i := range 50 {
-			all.Go(func() { redistest.NoError(f, redistest.ErrorOf(g.Do(f.Context(), fmt.Sprint(i), gives("v")))) })
-		}
-		all.Wait()
-		most := 1
-		if _, isCluster := f.RDB.(*redis.ClusterClient); isCluster {
-			most = 4 // each of three nodes, and one while the topology is unknown
-		}
-		n := wire.Sent("time")
-		redistest.Check(f, n >= 1 && n <= most, "asked %d times, want %d at most", n, most)
-	})
-}
-
 // Here are ways in which other caches have served what was invalidated, or let everybody load at once.
 
 // A caller that asks after Invalidate returned gets nothing that was loaded before, and
@@ -225,42 +202,15 @@ func TestInvalidateDuringALoad(t *testing.T) {
 
 // A load may take longer than the lease: that is renewed.
 func TestLoadLongerThanItsLease(t *testing.T) {
-	some(t, func(f *fixture) {
-		g, _ := f.open(lease(3 * time.Second)) // a busy machine does not miss its renewals
-		other, _ := f.open(lease(3 * time.Second))
+	bubble(t, func(f *fixture) {
+		g, other := f.two(lease(3 * time.Second))
 		first, l, o := f.loading(g, "k")
 		waits := fetch(f, f.Context(), other, "k", o.load)
-		time.Sleep(5 * time.Second)
+		time.Sleep(time.Minute)
 		redistest.CheckNow(f, !l.over(), "the load ended: %v", context.Cause(l.ctx))
 		l.returns("v")
 		first.want("v", singleflight.Loaded)
 		waits.want("v", singleflight.Shared)
 		redistest.Expect(f, o.loads.Load(), 1, "%d loads")
-	})
-}
-
-// A load whose lease is gone publishes nothing, although the process that ran it
-// has the lease again, for another load: attempts are told apart, not processes.
-func TestOldLoadOfTheSameProcessIsRefused(t *testing.T) {
-	some(t, func(f *fixture) {
-		f.teach()
-		g, wire := f.open()
-		o := newOrigin(f)
-		ctx, cancel := context.WithCancel(f.Context())
-		first, l := begin(f, ctx, g, "k", o, o.load)
-		wire.Stall("load renew") // so that it doesn't know
-		cancel()
-		first.failed()
-		f.RDB.Del(f.Context(), f.Part("k", "holders"))
-		second, l2 := begin(f, f.Context(), g, "k", o, o.load)
-		lands := wire.Sent("load publish")
-		l.returns("old")
-		redistest.Eventually(f, "the old load to publish", func() bool { return wire.Answered("load publish") == lands+1 })
-		s := inspect(f, g, "k")
-		redistest.Check(f, !s.Cached && s.Loading, "after the old load: %+v", s)
-		l2.returns("new")
-		second.want("new", singleflight.Loaded)
-		fetch(f, f.Context(), g, "k", never(f)).want("new", singleflight.Cached)
-		wire.Heal()
 	})
 }

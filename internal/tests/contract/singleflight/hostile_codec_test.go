@@ -5,7 +5,6 @@ import (
 	"errors"
 	"runtime"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -83,46 +82,4 @@ func TestDecodingThatExits(t *testing.T) {
 			})
 		})
 	}
-}
-
-// methods is a value with methods for msgpack, which do as they are told.
-type methods struct{ S string }
-
-var marshalMethods, unmarshalMethods func()
-
-func (m *methods) MarshalMsgpack() ([]byte, error) {
-	if marshalMethods != nil {
-		marshalMethods()
-	}
-	return append([]byte{0xa0 | byte(len(m.S))}, m.S...), nil
-}
-
-func (m *methods) UnmarshalMsgpack(b []byte) error {
-	if unmarshalMethods != nil {
-		unmarshalMethods()
-	}
-	m.S = string(b[1:])
-	return nil
-}
-
-// So it is with the methods of a value.
-func TestMethodsOfAValueThatExit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		defer func() { marshalMethods, unmarshalMethods = nil, nil }()
-		_, client := redistest.Bubble(t)
-		f := &fixture{Fixture: harness.NewOn(t, harness.Loads, client())}
-		g, other := openOn[methods](f, client()), openOn[methods](f, client())
-		marshalMethods = runtime.Goexit
-		first, joins, waits := together(f, g, other, "k", func() (methods, error) { return methods{"v"}, nil })
-		redistest.Expect(f, first.got().Value.S, "v", "%q")
-		redistest.WantText(f, joins.failed(), "the codec called runtime.Goexit")
-		redistest.WantText(f, waits.failed(), "the codec called runtime.Goexit")
-		marshalMethods = nil
-		fetch(f, f.Context(), g, "k", func(context.Context) (methods, error) { return methods{"v"}, nil }).got()
-		unmarshalMethods = runtime.Goexit
-		r := fetch(f, f.Context(), other, "k", func(context.Context) (methods, error) { return methods{"w"}, nil }).got()
-		redistest.Check(f, r.Value.S == "w" && r.Source == singleflight.Loaded, "%+v", r)
-		harness.Close(f, g)
-		harness.Close(f, other)
-	})
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/luascripts"
@@ -157,24 +156,6 @@ func TestInspectCountsWhoWaits(t *testing.T) {
 	})
 }
 
-func TestInspectCostsAndFailures(t *testing.T) {
-	some(t, func(f *fixture) {
-		f.teach()
-		g, wire := f.open()
-		inspect(f, g, "k") // the server's version is known
-		trips := wire.TripCounter()
-		inspect(f, g, "k")
-		redistest.Expect(f, trips(), harness.TripCount{Scripts: 1}, "it costs %+v")
-		ended, end := context.WithCancel(f.Context())
-		end()
-		redistest.WantErr(f, redistest.ErrorOf(g.Inspect(ended, "k")), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
-		wire.Stall("load inspect")
-		ctx, cancel := context.WithCancel(f.Context())
-		go func() { time.Sleep(20 * time.Millisecond); cancel() }()
-		redistest.WantErr(f, redistest.ErrorOf(g.Inspect(ctx, "k")), context.Canceled, leasehold.ErrUnavailable, redistest.Says(f.Family+"/k"))
-	})
-}
-
 // Inspect changes nothing: servers run it where scripts may not write.
 func TestInspectWritesNothing(t *testing.T) {
 	t.Parallel()
@@ -245,7 +226,7 @@ func TestKeyNames(t *testing.T) {
 			g, other := f.two(mod)
 			fetch(f, f.Context(), g, c.key, gives("v")).got()
 			want("value", "fence")
-			time.Sleep(5 * time.Millisecond) // its TTL is over
+			redistest.Eventually(f, "the end of the TTL", func() bool { return inspect(f, g, c.key).FreshFor == 0 })
 			redistest.CheckNow(f, fetch(f, f.Context(), g, c.key, fails(errors.New("boom"))).got().Source == singleflight.Stale, "not stale")
 			redistest.Eventually(f, "the failure", func() bool { return inspect(f, g, c.key).Failure != "" })
 			want("value", "failure", "landed", "fence")

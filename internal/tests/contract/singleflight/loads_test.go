@@ -1,7 +1,6 @@
 package singleflight
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -104,38 +103,6 @@ func TestDoManyTakesOnePermit(t *testing.T) {
 		three.want("3", singleflight.Loaded)
 		l.returns("1")
 		one.got()
-	})
-}
-
-// A caller that waits for a permit and leaves takes none, and its lease goes at once.
-func TestLeavingWhileWaitingForThePermit(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, _ := f.open(maxLoads(1))
-		first, l, _ := f.loading(g, "a")
-		ctx, cancel := context.WithCancel(f.Context())
-		b := fetch(f, ctx, g, "b", never(f))
-		synctest.Wait()
-		redistest.CheckNow(f, !f.freed("b"), "no lease is held")
-		cancel()
-		redistest.WantErr(f, b.failed(), context.Canceled)
-		synctest.Wait()
-		redistest.Check(f, f.freed("b") && f.RDB.ZCard(f.Context(), f.Part("", "queue")).Val() == 0,
-			"it holds, or waits for, something yet")
-		l.returns("A")
-		first.got()
-		fetch(f, f.Context(), g, "b", gives("B")).want("B", singleflight.Loaded)
-	})
-}
-
-// Loads that wait for each other's permit end with their LoadTimeout.
-func TestNestedLoadsEndWithTheirTimeout(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, _ := f.open(maxLoads(1), func(c *singleflight.Config[string]) { c.LoadTimeout = 5 * time.Second })
-		began := time.Now()
-		p := fetch(f, f.Context(), g, "outer", func(ctx context.Context) (string, error) { return g.Do(ctx, "inner", gives("v")) })
-		redistest.WantErr(f, p.failed(), singleflight.ErrLoadTimeout)
-		redistest.Expect(f, time.Since(began), 5*time.Second, "after %v")
-		fetch(f, f.Context(), g, "inner", gives("v")).got()
 	})
 }
 

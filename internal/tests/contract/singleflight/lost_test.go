@@ -202,22 +202,3 @@ func TestWaiterOfALoadThatWasNotPublished(t *testing.T) {
 		redistest.AtMost(f, time.Since(began), 2*time.Second, "the lease was left to expire: it waited for %v")
 	})
 }
-
-// In a batch the key that is invalidated isn't stored, and the others are.
-func TestDoManyOneOfABatchIsInvalidated(t *testing.T) {
-	some(t, func(f *fixture) {
-		g, other := f.two()
-		b := newBatches()
-		b.gate = make(chan struct{})
-		many := doMany(f, f.Context(), g, []string{"a", "b", "c"}, b)
-		redistest.Get(f, "the load", b.began)
-		redistest.WantErr(f, other.Invalidate(f.Context(), "b"))
-		b.gate <- struct{}{}
-		redistest.NoError(f, many.got("a", "A", "b", "B", "c", "C"))
-		for key, want := range map[string]bool{"a": true, "b": false, "c": true} {
-			_, there, err := other.Peek(f.Context(), key)
-			redistest.Check(f, there == want && err == nil, "%s is cached: %v, %v", key, there, err)
-			redistest.Check(f, f.freed(key), "the lease of %s is held yet", key)
-		}
-	})
-}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
@@ -236,27 +235,5 @@ func TestDoManyRoundTrips(t *testing.T) {
 		redistest.Expect(f, trips(), harness.TripCount{Gets: nodes}, "hits cost %+v")
 		redistest.WantErr(f, g.Invalidate(f.Context(), keys...))
 		redistest.Expect(f, trips(), harness.TripCount{Scripts: nodes}, "invalidations cost %+v")
-	})
-}
-
-func TestDoManyAfterItsCtxEnded(t *testing.T) {
-	some(t, func(f *fixture) {
-		g, _ := f.open()
-		o, b := newOrigin(f), newBatches()
-		b.gate = make(chan struct{})
-		fetch(f, f.Context(), g, "there", gives("v")).got()
-		other, _ := f.open()
-		elsewhere, theirs := begin(f, f.Context(), other, "elsewhere", o, o.load)
-		ctx, cancel := context.WithCancel(f.Context())
-		all := doMany(f, ctx, g, []string{"there", "own", "elsewhere"}, b)
-		redistest.Get(f, "the load", b.began)
-		cancel()
-		err := all.got("there", "v")
-		redistest.WantErr(f, err, context.Canceled, redistest.Not(leasehold.ErrUnavailable), redistest.Says(f.Family+"/own", f.Family+"/elsewhere"))
-		theirs.returns("v")
-		elsewhere.got()
-		err = doMany(f, ctx, g, []string{"there", "own"}, b).got()
-		redistest.WantErr(f, err, context.Canceled)
-		redistest.WantNot(f, err, leasehold.ErrUnavailable) // nothing was sent
 	})
 }

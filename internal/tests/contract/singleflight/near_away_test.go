@@ -133,25 +133,31 @@ func TestNearReadsThatFail(t *testing.T) {
 
 // A call that read a newer value outdates copies and near reads under way: a later hit in memory is never older.
 func TestNearHitIsNeverOlderThanWhatACallGot(t *testing.T) {
-	withProxy(t, func(f *fixture, p *redistest.Proxy) {
-		f.teach()
-		g := f.openVia(p, nearFor(hold))
+	bubble(t, func(f *fixture) {
+		g, wire := f.open(nearFor(hold))
 		put(f, g, "k", "v2")
 		v2 := f.RDB.Get(f.Context(), f.Part("k", "value")).Val()
 		put(f, g, "k", "v1")
-		held := p.HoldReply(harness.Does("near read"), 1)
-		readUntil(f, g, "k", held.Fired())
+		release := readUnderWay(f, g, wire)
 		// As a refresh changes the value, which tells no reader.
 		redistest.WantErr(f, f.RDB.Set(f.Context(), f.Part("k", "value"), v2, time.Minute).Err())
 		r := peek(f, g, "k")
 		redistest.CheckNow(f, r.Value == "v2", "read %+v", r)
-		held.Release()
-		time.Sleep(30 * time.Millisecond) // a read before the reply would outdate it, too
+		release()
 		for range 20 {
 			redistest.Require(f, peek(f, g, "k").Value, "v2", "after v2 a call got %q")
-			time.Sleep(2 * time.Millisecond)
+			synctest.Wait()
 		}
 	})
+}
+
+// readUnderWay reads k until the reply to a near read is held up in a bubble. release lets it arrive.
+func readUnderWay(f *fixture, g *singleflight.Group[string], w *harness.Wire) (release func()) {
+	f.Helper()
+	reads, deliver := w.Sent("near read"), w.StallReplies("near read")
+	redistest.Eventually(f, "a near read", func() bool { peek(f, g, "k"); return w.Sent("near read") > reads })
+	synctest.Wait()
+	return func() { deliver(); synctest.Wait() }
 }
 
 // A server that is full still answers, and nothing is registered: reads are GETs.

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -48,40 +49,6 @@ func TestNearNothingOldAfterAnInvalidation(t *testing.T) {
 				redistest.Check(f, took <= redistest.Soon, "an invalidation by %s took %v", who, took)
 			}
 		}
-	})
-}
-
-// One call drops many hot keys of many handles.
-func TestNearInvalidatesManyKeysAtOnce(t *testing.T) {
-	some(t, func(f *fixture) {
-		var keys []string
-		for i := range 60 {
-			keys = append(keys, fmt.Sprint(i))
-		}
-		load := func(_ context.Context, missing []string) (map[string]string, error) {
-			all := map[string]string{}
-			for _, key := range missing {
-				all[key] = "v" + key
-			}
-			return all, nil
-		}
-		var readers []*singleflight.Group[string]
-		for range 2 {
-			g, _ := f.open(nearFor(hold))
-			readers = append(readers, g)
-			redistest.Eventually(f, "all keys in memory", func() bool {
-				before := g.Stats().NearHits
-				redistest.Must(g.DoMany(f.Context(), keys, load))(f)
-				return g.Stats().NearHits-before == int64(len(keys))
-			})
-		}
-		took := invalidate(f, readers[0], keys...)
-		for _, g := range readers {
-			for _, key := range keys {
-				wantNothing(f, g, key)
-			}
-		}
-		redistest.Check(f, took <= redistest.Soon, "it took %v", took)
 	})
 }
 
@@ -196,10 +163,9 @@ func TestNearSecondInvalidationWaitsToo(t *testing.T) {
 func TestNearReadUnderWayDoesNotOutliveAnInvalidation(t *testing.T) {
 	for name, renewal := range map[string]bool{"first": false, "renewal": true, "renewal of a changed value": true} {
 		t.Run(name, func(t *testing.T) {
-			withProxy(t, func(f *fixture, p *redistest.Proxy) {
-				f.teach()
-				const lasts = 2 * time.Second
-				g, writer := f.openVia(p, nearFor(lasts)), mustOpen(f)
+			bubble(t, func(f *fixture) {
+				g, wire := f.open(nearFor(2 * time.Second))
+				writer := mustOpen(f)
 				put(f, writer, "k", "refreshed")
 				refreshed := f.RDB.Get(f.Context(), f.Part("k", "value")).Val()
 				put(f, writer, "k", "old")
@@ -209,14 +175,12 @@ func TestNearReadUnderWayDoesNotOutliveAnInvalidation(t *testing.T) {
 				if name == "renewal of a changed value" { // as a refresh changes it, which tells no reader
 					redistest.WantErr(f, f.RDB.Set(f.Context(), f.Part("k", "value"), refreshed, time.Minute).Err())
 				}
-				held := p.HoldReply(harness.Does("near read"), 1)
-				readUntil(f, g, "k", held.Fired())
+				release := readUnderWay(f, g, wire)
 				invalidate(f, writer, "k")
-				held.Release()
-				time.Sleep(30 * time.Millisecond) // a read before the reply would outdate it, too
+				release()
 				for range 20 {
 					wantNothing(f, g, "k")
-					time.Sleep(2 * time.Millisecond)
+					synctest.Wait()
 				}
 			})
 		})

@@ -197,18 +197,15 @@ func TestNearCloseTakesRegistrationsBack(t *testing.T) {
 			}
 		})
 	})
-	t.Run("near read under way", func(t *testing.T) {
-		withProxy(t, func(f *fixture, p *redistest.Proxy) {
-			f.teach()
-			g := f.openVia(p, nearFor(hold))
-			put(f, g, "k", "v")
-			held := p.HoldReply(harness.Does("near read"), 1)
-			readUntil(f, g, "k", held.Fired())
-			closed := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, g.Close(context.Background()) })
-			time.Sleep(50 * time.Millisecond) // Close waits for the near read
-			held.Release()
-			closed.Got()
-			redistest.Expect(f, f.readers("k"), 0, "%d registrations after Close")
-		})
+	subBubble(t, "near read under way", func(f *fixture) {
+		g, wire := f.open(nearFor(hold))
+		put(f, g, "k", "v")
+		release := readUnderWay(f, g, wire)
+		closed := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, g.Close(context.Background()) })
+		synctest.Wait()
+		redistest.Check(f, !closed.Ended(), "Close did not wait for the near read")
+		release()
+		closed.Got()
+		redistest.Expect(f, f.readers("k"), 0, "%d registrations after Close")
 	})
 }

@@ -192,11 +192,9 @@ func TestStaleIfError(t *testing.T) {
 // A caller is served the stale value that it read itself: one that has been
 // invalidated since it was stored is not served to a caller that asked after that.
 func TestStaleThatWasInvalidated(t *testing.T) {
-	some(t, func(f *fixture) {
-		short := func(c *singleflight.Config[string]) { c.TTL, c.StaleIfError = time.Millisecond, time.Minute }
-		g, _ := f.open(short)
-		fetch(f, f.Context(), g, "k", gives("old")).got()
-		time.Sleep(5 * time.Millisecond)
+	bubble(t, func(f *fixture) {
+		g, _ := f.open(staleIfError)
+		f.stalled(g, "k")
 		before, l, _ := f.loading(g, "k")
 		redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
 		after := fetch(f, f.Context(), g, "k", fails(errors.New("boom")))

@@ -193,7 +193,7 @@ func TestTooLargeValueStaysInItsProcess(t *testing.T) {
 // Invalidate ends the mark: loads are coordinated again at once. What stood
 // there before a value that is too large goes with it.
 func TestInvalidateEndsTheTooLargeMark(t *testing.T) {
-	some(t, func(f *fixture) {
+	bubble(t, func(f *fixture) {
 		mod := func(c *singleflight.Config[string]) {
 			c.MaxValueBytes, c.TTL, c.StaleFor = 10, time.Millisecond, time.Minute
 		}

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -146,59 +144,5 @@ func TestFenceIsSpentUnderALock(t *testing.T) {
 				s.free(5 * time.Second)
 			})
 		}
-	})
-}
-
-// foreign puts a list where the library keeps something else, and returns what
-// must be there afterwards.
-func (s *site) foreign(key string) (stays func()) {
-	s.TB.Helper()
-	ctx := context.Background()
-	if _, err := s.RDB.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
-		pipe.Del(ctx, key)
-		pipe.RPush(ctx, key, "not", "ours")
-		return nil
-	}); err != nil {
-		s.TB.Fatal(err)
-	}
-	return func() {
-		s.TB.Helper()
-		got, err := s.RDB.LRange(ctx, key, 0, -1).Result()
-		redistest.Check(s.TB, err == nil && strings.Join(got, " ") == "not ours", "the foreign key %s holds %q, %v", key, got, err)
-		if ttl, err := s.RDB.PTTL(ctx, key).Result(); err != nil || ttl != -1 {
-			s.TB.Errorf("the foreign key %s was given an expiry: %v, %v", key, ttl, err)
-		}
-	}
-}
-
-func isWrongType(tb testing.TB, what string, err error) {
-	tb.Helper()
-	harness.IsErr(tb, what, err, leasehold.ErrUnavailable)
-	redistest.Check(tb, err != nil && strings.Contains(err.Error(), "WRONGTYPE"), "%s: error %v; want WRONGTYPE", what, err)
-}
-
-// The fence turns foreign under a lock and its waiter. The holder holds on; the
-// a caller that would get a token is told that there is none.
-func TestFenceTurnsForeign(t *testing.T) {
-	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
-		rdb := target.Client(t)
-		s := newSite(t, rdb)
-		h := s.handle(rdb, mutex.Config{TTL: 3 * time.Second})
-		l := redistest.Must(h.Lock(t.Context(), s.Key))(t)
-		waiter := locking(s.handle(target.Client(t), mutex.Config{}), s.Key)
-		s.WaitQueued(1)
-		stays := s.foreign(s.Part("fence"))
-		if err := l.Unlock(); err != nil {
-			isWrongType(t, "unlock", err)
-		}
-		select {
-		case r := <-waiter:
-			isWrongType(t, "the waiter", r.Err)
-		case <-time.After(5 * time.Second):
-			t.Fatal("the waiter is told nothing")
-		}
-		stays()
-		s.RDB.Del(t.Context(), s.Part("fence"))
-		s.free(6 * time.Second)
 	})
 }
