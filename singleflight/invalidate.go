@@ -2,6 +2,7 @@ package singleflight
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -78,20 +79,20 @@ func (g *Group[T]) Put(ctx context.Context, key string, v T) error {
 	if err != nil {
 		return err
 	}
-	data, ttl, errs := g.prepare(key, v)
-	if errs != nil {
-		return call.Fail(pkg, op, t.Label, errs...)
+	p := g.prepare(ctx, key, v)
+	if p.errs != nil {
+		return call.Fail(pkg, op, t.Label, p.errs...)
 	}
 	d := &drop{target: t}
 	var unstored []error
 	switch {
-	case len(data) > g.cfg.MaxValueBytes:
-		unstored = []error{ErrNotStored, fmt.Errorf("%w: it has %d bytes", ErrTooLarge, len(data))}
+	case len(p.data) > g.cfg.MaxValueBytes:
+		unstored = []error{ErrNotStored, fmt.Errorf("%w: it has %d bytes", ErrTooLarge, len(p.data))}
 		g.counts.tooLarge.Add(1)
-	case ttl < 0:
+	case p.ttl < 0:
 		unstored = []error{ErrNotStored}
 	default:
-		env := envelope.Envelope{Kind: envelope.Value, Schema: g.cfg.Schema, Payload: data, Fresh: ttl, Kept: g.kept(ttl)}
+		env := envelope.Envelope{Kind: envelope.Value, Schema: g.cfg.Schema, Payload: p.data, Fresh: p.ttl, Kept: g.kept(p.ttl)}
 		prefix, suffix := env.Encode()
 		d.put = &loads.Result{Prefix: prefix, Suffix: suffix, Keep: env.Kept}
 	}
@@ -101,24 +102,47 @@ func (g *Group[T]) Put(ctx context.Context, key string, v T) error {
 	return call.Fail(pkg, op, t.Label, unstored...)
 }
 
-// prepare encodes a value for Put and asks TTLFor about it.
-func (g *Group[T]) prepare(key string, v T) (data string, ttl time.Duration, errs []error) {
-	var err error
-	encoded := false
-	ended := contain(func(c *callersCode) {
-		if data, err = g.encode(c, v); err == nil {
-			encoded = true
-			c.runs = "TTLFor"
-			ttl = g.ttl(key, v)
+// prepared is a value as Put stores it, or why there is none.
+type prepared struct {
+	data string
+	ttl  time.Duration
+	errs []error
+}
+
+// prepare encodes a value for Put and asks TTLFor about it. They may block, so it ends with ctx and with the handle.
+func (g *Group[T]) prepare(ctx context.Context, key string, v T) prepared {
+	var (
+		c       callersCode
+		p       prepared
+		encoded bool
+		ends    = make(chan prepared, 1)
+	)
+	c.run(func(f func()) { go f() }, func() {
+		var err error
+		if p.data, err = g.encode(&c, v); err != nil {
+			p.errs = []error{leasehold.ErrInvalid, err}
+			return
 		}
+		encoded = true
+		c.runs = "TTLFor"
+		p.ttl = g.ttl(key, v)
+	}, func(r *raised) {
+		switch {
+		case r == nil:
+		case encoded:
+			p.errs = []error{errors.New(r.text())}
+		default:
+			p.errs = []error{leasehold.ErrInvalid, errors.New(r.text())}
+		}
+		ends <- p
 	})
-	switch {
-	case encoded && ended == nil:
-		return data, ttl, nil
-	case encoded:
-		return "", 0, []error{ended}
-	default:
-		return "", 0, []error{leasehold.ErrInvalid, err, ended}
+	select {
+	case p := <-ends:
+		return p
+	case <-ctx.Done():
+		return prepared{errs: []error{ctx.Err()}}
+	case <-g.manager.Closing():
+		return prepared{errs: []error{leasehold.ErrClosed}}
 	}
 }
 

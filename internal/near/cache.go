@@ -215,10 +215,11 @@ func (c *Cache) watch(near string, now, until int64) (listens bool) {
 	name := c.line.watched(near)
 	w := c.watches[name]
 	if w == nil {
-		w = &watch{near: near}
+		w = &watch{near: near, until: until}
 		c.watches[name] = w
-		c.line.inbox.Watch(near)
-		w.until = until
+		if since := c.line.inbox.Watch(near); !since.IsZero() {
+			w.subscriptions = 1 // it was opened for an earlier watch, or for an invalidation
+		}
 		time.AfterFunc(time.Duration(until-now), func() { c.unwatchIfOver(name, w) })
 	}
 	w.until = max(w.until, until)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -44,6 +45,27 @@ func TestValueThatCannotBeEncodedGoesToItsFirstCaller(t *testing.T) {
 			redistest.WantErr(f, err, leasehold.ErrInvalid)
 			redistest.WantText(f, err, c.want...)
 			harness.Close(f, g)
+		})
+	}
+}
+
+// A codec or a TTLFor that hangs does not hold up a Put whose ctx ends, or whose handle is closed.
+func TestPutWhoseCodecHangs(t *testing.T) {
+	for name, mod := range map[string]func(c *singleflight.Config[string], hangs func() error){
+		"codec": func(c *singleflight.Config[string], hangs func() error) { c.Codec = &jsonCodec{marshal: hangs} },
+		"TTLFor": func(c *singleflight.Config[string], hangs func() error) {
+			c.TTLFor = func(string, string) time.Duration { _ = hangs(); return 0 }
+		},
+	} {
+		subBubble(t, name, func(f *fixture) {
+			over := make(chan struct{})
+			defer close(over)
+			g, _ := f.open(func(c *singleflight.Config[string]) { mod(c, func() error { <-over; return nil }) })
+			redistest.WantErr(f, g.Put(f.within(time.Second), "k", "v"), context.DeadlineExceeded)
+			puts := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, g.Put(f.Context(), "k", "v") })
+			synctest.Wait()
+			harness.Close(f, g)
+			redistest.WantErr(f, puts.Failed(), leasehold.ErrClosed)
 		})
 	}
 }

@@ -281,3 +281,30 @@ func TestNearHookThatEndsAnAcknowledgement(t *testing.T) {
 		}
 	})
 }
+
+// When its subscription comes back, a reader drops its copies: a server that took over may have lost its
+// registrations. This holds also if the handle listened, as a writer, before it had its first copy.
+func TestNearCopiesGoWhenTheSubscriptionComesBack(t *testing.T) {
+	for name, listens := range map[string]bool{"opened for the copy": false, "open before the copy": true} {
+		t.Run(name, func(t *testing.T) {
+			withProxy(t, func(f *fixture, p *redistest.Proxy) {
+				f.teach()
+				g := f.openVia(p, nearFor(hold))
+				if listens {
+					reader := mustOpen(f, nearFor(hold))
+					put(f, reader, "other", "v")
+					warm(f, reader, "other", "v")
+					invalidate(f, g, "other")
+				}
+				put(f, g, "k", "new")
+				lost := f.RDB.Get(f.Context(), f.Part("k", "value")).Val()
+				put(f, g, "k", "old")
+				warm(f, g, "k", "old")
+				redistest.WantErr(f, f.RDB.Set(f.Context(), f.Part("k", "value"), lost, time.Minute).Err())
+				redistest.WantErr(f, f.RDB.Del(f.Context(), f.Part("k", "near")).Err())
+				p.CloseAll()
+				redistest.Eventually(f, "the end of the copy", func() bool { return peek(f, g, "k").Value == "new" })
+			})
+		})
+	}
+}
