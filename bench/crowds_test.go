@@ -2,8 +2,6 @@ package bench
 
 import (
 	"context"
-	"fmt"
-	"runtime"
 	"testing"
 	"time"
 
@@ -104,66 +102,6 @@ func (c *crowd) handOver() time.Duration {
 	c.wait(last.who)
 	c.queued(c.size)
 	return took
-}
-
-// 1 to 100 handles share a client; each holds a lock, and one call of each waits
-// for a neighbour's. What is timed is a lock of a free key, taken and given back
-// by one handle after the other. "server-B" and "Go-B" are a handle's, with its
-// lock, its waiter and its subscription, "goroutines" those beside the call that
-// waits.
-func BenchmarkGrowHandles(b *testing.B) {
-	grows(b, "handles", []int{1, 10, 100}, func(b *testing.B, n int) {
-		base := openHandles(b, 1)
-		grown := openHandles(b, n)
-		growth(b, base.side, grown.side)
-		b.ReportMetric(grown.goroutines, "goroutines")
-		if n > 1 {
-			b.ReportMetric(grown.server, "server-B")
-			b.ReportMetric(grown.heap, "Go-B")
-		}
-	})
-}
-
-type opened struct {
-	side
-	server, heap, goroutines float64 // of a handle
-}
-
-func openHandles(b *testing.B, n int) opened {
-	b.Helper()
-	ctx := context.Background()
-	srv := harness.StartOwn(b)
-	stats, rdb := srv.Client(), srv.Client(harness.Pool(filling))
-	dial(b, rdb)
-	warm := locks(b, rdb) // the scripts loaded
-	redistest.WantErr(b, lockTurn(ctx, warm, "warm", nil))
-	closed(b, warm)
-	server, heap, goroutines := harness.ServerMemory(b, stats), harness.Heap(), runtime.NumGoroutine()
-	all := make([]*mutex.Mutex, n)
-	own := func(i int) string { return fmt.Sprint("own-", i%n) }
-	for i := range all {
-		all[i] = locks(b, rdb)
-		redistest.Must(all[i].Lock(ctx, own(i)))(b)
-	}
-	for i, m := range all {
-		// Ends with the handle, with the lock or without.
-		go func() { _, _ = m.Lock(ctx, own(i+1)) }()
-	}
-	for i := range all {
-		waiting(b, stats, keys.Mutex, own(i), 1)
-	}
-	time.Sleep(100 * time.Millisecond) // subscribed
-	o := opened{
-		server:     (harness.ServerMemory(b, stats) - server) / float64(n),
-		heap:       (harness.Heap() - heap) / float64(n),
-		goroutines: float64(runtime.NumGoroutine()-goroutines)/float64(n) - 1,
-	}
-	next := 0
-	o.side = side{stats, harness.Timed(b, func() error {
-		next++
-		return lockTurn(ctx, all[(next-1)%n], "pair", nil)
-	})}
-	return o
 }
 
 // dial has the client make all of its connections, whose buffers would else

@@ -2,7 +2,6 @@ package guide
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -41,31 +40,14 @@ func TestClientSideCachingNeedsOneMoreRule(t *testing.T) {
 				for range 3 { // loaded, and then cached
 					hit()
 				}
-				before := gets(t, srv)
+				before := redistest.Commandstats(t, srv.Client())["get"]
 				for range 20 {
 					hit()
 				}
-				if n := gets(t, srv) - before; (n > 0) != c.gets {
+				if n := redistest.Commandstats(t, srv.Client())["get"] - before; (n > 0) != c.gets {
 					t.Errorf("user %s: %d GETs for 20 hits", c.user, n)
 				}
 			}
 		})
 	}
-}
-
-// gets is how many GETs the server has executed.
-func gets(t *testing.T, srv *redistest.Server) (n int) {
-	t.Helper()
-	info := redistest.Must(srv.Client().Info(t.Context(), "commandstats").Result())(t)
-	for line := range strings.Lines(info) {
-		if rest, ok := strings.CutPrefix(line, "cmdstat_get:calls="); ok {
-			for _, digit := range rest {
-				if digit < '0' || digit > '9' {
-					break
-				}
-				n = 10*n + int(digit-'0')
-			}
-		}
-	}
-	return n
 }

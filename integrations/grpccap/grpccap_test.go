@@ -2,9 +2,7 @@ package grpccap_test
 
 import (
 	"context"
-	"io"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -209,61 +207,4 @@ func TestHungRedis(t *testing.T) {
 			redistest.Eventually(t, "a call is handled", func() bool { return call(t.Context(), client) == nil })
 		})
 	}
-}
-
-// However calls and streams end, no more run than the limit allows, and each gives back.
-func TestStorm(t *testing.T) {
-	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
-		const limit = 5
-		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: limit})
-		var running, most atomic.Int64
-		work := func(ctx context.Context) error {
-			n := running.Add(1)
-			defer running.Add(-1)
-			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(2 * time.Millisecond):
-			}
-			return ctx.Err()
-		}
-		_, client := start(t, caps, grpccap.Config{Wait: time.Minute}, &service{
-			unary: work,
-			stream: func(stream pb.TestService_FullDuplexCallServer) error {
-				if err := work(stream.Context()); err != nil {
-					return err
-				}
-				_, err := stream.Recv()
-				return err
-			},
-		})
-		var all sync.WaitGroup
-		for i := range 400 {
-			all.Go(func() {
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				if i%4 == 3 {
-					time.AfterFunc(time.Duration(i)*time.Millisecond/4, cancel)
-				}
-				var err error
-				if i%2 == 0 {
-					err = call(ctx, client)
-				} else if stream, failed := client.FullDuplexCall(ctx); failed != nil {
-					err = failed
-				} else {
-					_ = stream.CloseSend()
-					if _, err = stream.Recv(); err == io.EOF || status.Code(err) == codes.Unknown {
-						err = nil // the handler returns the io.EOF of its Recv
-					}
-				}
-				redistest.Check(t, err == nil || i%4 == 3, "call %d: %v", i, err)
-			})
-		}
-		all.Wait()
-		captest.WantState(t, caps, 0, 0)
-		if most := most.Load(); most > limit {
-			t.Errorf("%d calls ran at the same time; the limit is %d", most, limit)
-		}
-	})
 }
