@@ -11,7 +11,7 @@ import (
 )
 
 // Lock is a lock that is held. It is renewed in the background until it is unlocked or lost.
-// Its methods are safe for concurrent use.
+// Its methods are safe for concurrent use. It must not be copied.
 type Lock struct {
 	held lease.Lease
 	turn *localturns.Turn // set with Config.LocalFor; its lease may be held

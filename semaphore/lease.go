@@ -11,7 +11,7 @@ import (
 )
 
 // Lease is a number of permits that are held. It is renewed in the background until it is
-// released or lost. Its methods are safe for concurrent use.
+// released or lost. Its methods are safe for concurrent use. It must not be copied.
 type Lease struct {
 	held lease.Lease
 	turn *localturns.Turn // set with Config.LocalFor; its lease may be held

@@ -29,6 +29,14 @@ func (l *Lease) check() {
 	}
 }
 
+// acquired panics if l is the zero value, or a copy: the end of a lease ends the Context that it
+// made, and not one that a copy made.
+func (l *Lease) acquired(op string) {
+	if l.self != l {
+		panic("leasehold: " + op + " of a lease that was not acquired, or of a copy of one: pass the pointer on")
+	}
+}
+
 // begin makes l the lease of a granted attempt. ctx is that of the acquiring call. Called with
 // the manager's lock.
 func (l *Lease) begin(ctx context.Context, a *attempt, now life.Moment) {
@@ -55,6 +63,7 @@ func (l *Lease) RenewNow() {
 // Context returns a child of the acquiring ctx that ends when the lease is lost or given back.
 // It is made on the first call, because many holders never ask for it.
 func (l *Lease) Context() context.Context {
+	l.acquired("context")
 	m := l.a.m
 	m.mu.Lock()
 	ctx := l.ctx
@@ -64,18 +73,14 @@ func (l *Lease) Context() context.Context {
 	}
 	ctx, cancel := context.WithCancelCause(&l.parent) // not under the lock: it calls the code of the caller's ctx
 	m.mu.Lock()
-	first := l.ctx == nil
-	if first {
-		l.ctx = ctx
+	if l.ctx == nil {
+		l.ctx, l.a.cancel = ctx, cancel
+	} else {
+		defer cancel(nil)
 	}
 	ctx = l.ctx
 	m.mu.Unlock()
-	if first {
-		l.CancelAtEnd(cancel)
-		_ = l.Ended()
-	} else {
-		cancel(nil)
-	}
+	_ = l.Ended()
 	return ctx
 }
 

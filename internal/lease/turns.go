@@ -93,9 +93,9 @@ func (l *Lease) GiveBackAndEnter(ctx context.Context, op string, of Attempt, int
 	}
 	c := &caller{m: m, ctx: ctx, at: m.newAttempt(res, of), stops: true, again: true}
 	us, clock := m.client.Now(res.FirstKey())
-	if clock != nil {
-		// The clock of this server is not known (any more). The enter may have to wait for it,
-		// so the leave goes first, by itself.
+	if clock != nil || m.client.Away(res.FirstKey()) {
+		// The enter may have to wait, because the clock of this server is not known (any more),
+		// or the server is known to be away. So the leave goes first, by itself.
 		onLeft(l.Release(op))
 		return c.untilQueued(into)
 	}

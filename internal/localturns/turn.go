@@ -1,6 +1,7 @@
 package localturns
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -188,24 +189,37 @@ func (t *Turn) Release(op string) error {
 func (t *Turn) Extend(ctx context.Context, ttl time.Duration) error {
 	const op = "extend"
 	ln := t.line
-	m := ln.h.m
 	ln.mu.Lock()
-	t.noticeEnd()
-	cond := t.cond
-	if cond == running && ttl >= lease.MinTTL {
+	over := t.over(op)
+	if t.cond == running && ttl >= lease.MinTTL {
 		t.visit.oneTurn = true
 		if !t.maxEnd.IsZero() {
 			ttl = lease.TermWithin(ttl, time.Until(t.maxEnd))
 		}
 	}
 	ln.mu.Unlock()
-	switch {
-	case cond == released:
-		return m.Reject(op, ln.key, leasehold.ErrReleased)
-	case cond == lost && t.maxHeld:
-		return m.Reject(op, ln.key, leasehold.ErrMaxHold)
+	if over != nil {
+		return over
 	}
-	return t.visit.lease.Extend(ctx, ttl)
+	err := t.visit.lease.Extend(ctx, ttl)
+	if errors.Is(err, leasehold.ErrReleased) { // MaxHold may have ended the turn meanwhile
+		ln.mu.Lock()
+		defer ln.mu.Unlock()
+		err = cmp.Or(t.over(op), err)
+	}
+	return err
+}
+
+// over returns the error of an operation on a turn that ended before its lease. The line is locked.
+func (t *Turn) over(op string) error {
+	t.noticeEnd()
+	switch {
+	case t.cond == released:
+		return t.line.h.m.Reject(op, t.line.key, leasehold.ErrReleased)
+	case t.cond == lost && t.maxHeld:
+		return t.line.h.m.Reject(op, t.line.key, leasehold.ErrMaxHold)
+	}
+	return nil
 }
 
 // Context returns a context derived from the ctx of Acquire, which ends when the turn is

@@ -82,6 +82,8 @@ var core = []mutation{
 		"case a.State == Holding && a.taken:", "case a.State == Holding:"),
 	cut("core: a waiter that joined after a lost reply asks, too", "internal/lease/group.go", "./internal/lease", "TestWaiterThatJoinsAfter",
 		"if m.missed >= sent {", "if false {"),
+	cut("core: a copy of a lease makes no Context", "internal/lease/lease.go", "./internal/tests/contract/semaphore", "TestUseOfACopy",
+		"\tl.acquired(\"context\")\n", ""),
 	cut("core: a message before the subscription is asked for", "internal/lease/group.go", "./internal/tests/contract/semaphore", "TestGrantBeforeTheSubscription",
 		"if !m.inbox.Watch(name).Before(m.time(sent)) {", "if m.inbox.Watch(name).IsZero() && false {"),
 	cutOnServers("core: a copy's tombstone lasts as long as the copy", "internal/lease/enter.go", "./internal/tests/faults/semaphore", "TestLateEnter",

@@ -44,6 +44,8 @@ var outages = []mutation{
 		"\tif !of.Wait {\n\t\terr = m", "\tif false {\n\t\terr = m"),
 	cut("breaker: a release asks", "internal/lease/release.go", localPermitTests, "TestReleaseWhileRedisIsAway",
 		"if err := m.client.Reachable(context.Background(), l.a.res.FirstKey()); err != nil {", "if err := error(nil); err != nil {"),
+	cut("breaker: a release that queues again asks", "internal/lease/turns.go", localPermitTests, "TestReleaseWhileRedisIsAway",
+		"if clock != nil || m.client.Away(res.FirstKey()) {", "if clock != nil {"),
 	cut("breaker: a release goes on in the background", "internal/lease/release.go", localPermitTests, "TestReleaseWhileRedisIsAway",
 		"\ta.step(&r, func(now life.Moment) life.Effect { return a.life.OnLeave(&r.Outcome, now) })\n",
 		"\ta.step(nil, func(life.Moment) life.Effect { a.life.State, a.life.Told, a.heard = life.Over, life.TellNoAnswer, &r; return 0 })\n"),

@@ -69,26 +69,40 @@ func TestTryEndsWhenRedisGoesAway(t *testing.T) {
 }
 
 // Release does not hold up finished work while Redis is away. The permit is given back when
-// Redis is back.
+// Redis is back. With LocalFor that is so also where the process queues again for its callers.
 func TestReleaseWhileRedisIsAway(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		s, wire := f.open(limit(20))
-		var leases []*semaphore.Lease
-		for range 10 {
-			leases = append(leases, f.take(s, "k", 1))
-		}
-		f.goAway(s, wire)
-		for i, l := range leases {
-			began := time.Now()
-			redistest.WantErr(f, l.Release(), leasehold.ErrUnavailable, harness.ErrRefused)
-			redistest.AtMost(f, time.Since(began), away, "release %d took %v", i)
-		}
-		f.WantHeld("k", 10)
-		wire.Heal()
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		f.WantHeld("k", 0)
-	})
+	for mode, local := range map[string]time.Duration{"": 0, "in turns": time.Millisecond} {
+		t.Run(mode, func(t *testing.T) {
+			bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+				s, wire := f.open(limit(10), localFor(local))
+				var leases []*semaphore.Lease
+				for range 10 {
+					leases = append(leases, f.take(s, "k", 1))
+				}
+				f.goAway(s, wire)
+				ctx, cancel := context.WithCancel(f.Context())
+				var waiters []*waiting
+				for range 10 {
+					waiters = append(waiters, harness.Start(f.T, func() (*semaphore.Lease, error) { return s.Acquire(ctx, "k") }))
+				}
+				time.Sleep(10 * time.Millisecond) // LocalFor is over
+				for i, l := range leases {
+					began := time.Now()
+					redistest.WantErr(f, l.Release(), leasehold.ErrUnavailable, harness.ErrRefused)
+					redistest.AtMost(f, time.Since(began), away, "release %d took %v", i)
+				}
+				f.WantHeld("k", 10)
+				cancel()
+				for _, w := range waiters {
+					redistest.WantErr(f, w.Failed(), context.Canceled)
+				}
+				wire.Heal()
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				f.WantHeld("k", 0)
+			})
+		})
+	}
 }
 
 // A waiter keeps its turn through a short outage: it never asks whether Redis is away. Nor does

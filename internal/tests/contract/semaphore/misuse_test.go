@@ -3,7 +3,6 @@ package semaphore
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,24 +17,24 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-// A copy of a lease would give back what the lease itself may still use: the panic
-// names the misuse. go vet finds such copies, so this one is made by reflection, in a
-// bubble, where no renewal uses the lease meanwhile.
-func TestReleaseOfACopyNamesTheMisuse(t *testing.T) {
+// A copy of a lease would give back what the lease itself may still use, and its Context would
+// end instead of the lease's own: the panic names the misuse. go vet finds no such copies.
+func TestUseOfACopyNamesTheMisuse(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		s, _ := f.open(limit(1))
 		l := f.take(s, "k", 1)
 		synctest.Wait()
-		copied := reflect.New(reflect.TypeFor[semaphore.Lease]())
-		copied.Elem().Set(reflect.ValueOf(l).Elem())
-		for name, lease := range map[string]*semaphore.Lease{"a copy": copied.Interface().(*semaphore.Lease), "the zero value": new(semaphore.Lease)} {
-			said := func() (said string) {
-				defer func() { said = fmt.Sprint(recover()) }()
-				_ = lease.Release()
-				return ""
-			}()
-			redistest.Check(f, strings.Contains(said, "leasehold: release of a lease") && strings.Contains(said, "copy"),
-				"release of %s: %q; want a panic that names the misuse", name, said)
+		copied := *l
+		for name, lease := range map[string]*semaphore.Lease{"a copy": &copied, "the zero value": new(semaphore.Lease)} {
+			for op, use := range map[string]func(){"release": func() { _ = lease.Release() }, "context": func() { lease.Context() }} {
+				said := func() (said string) {
+					defer func() { said = fmt.Sprint(recover()) }()
+					use()
+					return ""
+				}()
+				redistest.Check(f, strings.Contains(said, "leasehold: "+op+" of a lease") && strings.Contains(said, "copy"),
+					"%s of %s: %q; want a panic that names the misuse", op, name, said)
+			}
 		}
 		f.WantHeld("k", 1)
 		release(f, l)

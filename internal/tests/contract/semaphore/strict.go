@@ -18,7 +18,7 @@ var strictOnly = map[string]string{
 	"TestKeyNamesAreAsDocumentedAndExpire":          register,
 	"TestInspectListsHoldersAndWaiters":             "Holder.Keeps is true",
 	"TestKeptPermitsAreShown":                       "one of its handles keeps nothing",
-	"TestReleaseOfACopyNamesTheMisuse":              "a copy of a lease has the same turn",
+	"TestUseOfACopyNamesTheMisuse":                  "a copy of a lease has the same turn",
 	"TestGrantBeforeTheSubscriptionStands":          "what is kept uses the connection that the test counts on",
 	"TestErrorsNameOperationFamilyAndKeyAndNoOwner": leaves,
 	"TestEachRequestIsJudgedByItsOwnLimit":          leaves,
