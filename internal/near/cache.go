@@ -142,7 +142,7 @@ func (c *Cache) Seen(k Key, head string, size int) {
 		c.tidy(s)
 	}
 	var one *call.Call
-	if size > 0 && c.copies.fits(sizeOf(k, size)) && c.door.knock(hash, now) {
+	if size > 0 && c.copies.fits(sizeOf(k, size, c.client.IsCluster())) && c.door.knock(hash, now) {
 		one = c.register(k, now)
 	}
 	c.mu.Unlock()

@@ -3,6 +3,7 @@ package near
 import (
 	"context"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
@@ -37,6 +38,7 @@ func (c *Cache) register(k Key, now int64) *call.Call {
 	}
 	s := c.slots[k.Name]
 	if s == nil {
+		k.Name = strings.Clone(k.Name) // it may be a part of a much longer text of the caller
 		s = &slot{Key: k, near: near}
 		c.slots[k.Name], c.byNear[near] = s, s
 	}
@@ -164,7 +166,7 @@ func (c *Cache) keep(r *reading, reply loads.NearValue, sent time.Duration, leas
 		c.remove(s.copy)
 	}
 	env, err := envelope.Decode(text)
-	size := sizeOf(s.Key, len(text))
+	size := sizeOf(s.Key, len(text), c.client.IsCluster())
 	switch {
 	case err != nil || env.Schema != c.cfg.Schema || len(env.Payload) > c.cfg.MaxValue,
 		env.Kind != envelope.Value && env.Kind != envelope.NotFound,

@@ -28,20 +28,33 @@ type Copy struct {
 	next, prev *Copy // in the ring of the store
 }
 
-// overhead is what a copy takes besides its texts: the Copy, its slot, its nodes in the table
-// and the maps, and on a Cluster its channel.
-const overhead = 640
+// overhead is what a copy takes besides its texts: the Copy, its slot, and its nodes in the table and the maps. On a
+// Cluster inCluster comes to it: a watch and a channel.
+const (
+	overhead  = 480
+	inCluster = 480
+)
 
 // sizeOf returns what a copy takes of memory if its stored value has n bytes. Go's allocator
-// rounds small sizes up by an eighth at most, and those above 32 KiB to whole pages.
-func sizeOf(k Key, n int) int {
+// rounds small sizes up by an eighth, more or less, and those above 32 KiB to whole pages.
+//
+// The names are the key's own, its label, and those of the value, of the registrations and of what both begin with;
+// on a Cluster also that of the channel, and once more that of the registrations. None of them is longer than the value's
+// by more than a few bytes. Escaping may make them three times as long as the key.
+func sizeOf(k Key, n int, isCluster bool) int {
 	const large, page = 32 << 10, 8 << 10
 	if n > large {
 		n = (n + page - 1) / page * page
 	} else {
 		n += n / 8
 	}
-	return n + 2*(len(k.Name)+len(k.Value)) + overhead
+	names := len(k.Name) + len(k.Label) + 3*len(k.Value)
+	n += overhead
+	if isCluster {
+		names += 2 * len(k.Value)
+		n += inCluster
+	}
+	return n + names + names/8
 }
 
 // A store holds copies within a number of bytes. If there is no room, the hand goes round and

@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/loads"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -76,6 +79,22 @@ func TestStoreKeepsWhatIsUsed(t *testing.T) {
 	}
 	redistest.Check(t, s.get("hot") == hot, "a copy that was used all the time is gone")
 	redistest.Check(t, !s.fits(s.most), "a copy as large as the store fits")
+}
+
+// The size of a copy counts all names that are kept, also those that escaping makes long.
+func TestSizeCountsEveryName(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"k", strings.Repeat("x", keys.MaxLen), strings.Repeat(":", keys.MaxLen)} {
+		r := redistest.Must(keys.Family{Kind: loads.Kind, Name: "users"}.Resource(key))(t)
+		k, near := Key{Resource: r, Name: key, Value: loads.Part(r, "value", 0)}, loads.Near(r)
+		names := []string{k.Name, k.Label, k.Value, near, strings.TrimSuffix(near, "near")}
+		alone := overhead + len(strings.Join(names, ""))
+		names = append(names, near, keys.InboxAt(near, ""))
+		together := overhead + inCluster + len(strings.Join(names, ""))
+		redistest.Check(t, sizeOf(k, 0, false) >= alone && sizeOf(k, 0, true) >= together,
+			"a key of %d bytes takes %d, on a Cluster %d; want at least %d and %d",
+			len(key), sizeOf(k, 0, false), sizeOf(k, 0, true), alone, together)
+	}
 }
 
 // Two keys of the same set that are read in turn do not hide each other.

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
+	"weak"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -156,6 +159,22 @@ func TestNearRefreshesEarlyOnce(t *testing.T) {
 // fetch1 is Fetch, on this goroutine.
 func fetch1(f *fixture, g *singleflight.Group[string], key string, load loader) singleflight.Result[string] {
 	return redistest.Must(g.Fetch(f.Context(), key, load))(f)
+}
+
+// A copy keeps its key, and not the text of the caller that the key is a part of.
+func TestNearKeepsNothingOfItsCaller(t *testing.T) {
+	some(t, func(f *fixture) {
+		g, _ := f.open(nearFor(hold))
+		text := make([]byte, 1<<20)
+		copy(text, "key")
+		kept := weak.Make(&text[0])
+		key := unsafe.String(&text[0], 3)
+		put(f, g, key, "v")
+		warm(f, g, key, "v")
+		redistest.Eventually(f, "the end of the caller's text", func() bool { runtime.GC(); return kept.Value() == nil })
+		r := peek(f, g, "key")
+		redistest.Check(f, r.Source == singleflight.Near, "%+v", r)
+	})
 }
 
 // Close takes the registrations back, so an invalidation does not wait for a handle that is
