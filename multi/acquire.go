@@ -3,7 +3,9 @@ package multi
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -28,19 +30,12 @@ import (
 // Acquire costs one round trip if all is free, and at most two for each item that it waits for.
 func Acquire(ctx context.Context, items ...Item) (*Lease, error) {
 	call.NeedCtx(ctx)
-	const op = "acquire"
-	all, err := inOrder(op, items)
-	if err != nil {
-		return nil, err
-	}
-	giveBackKept(ctx, op, all)
-	t := newTaking(ctx, op, all)
-	for alone := false; len(t.left) > 0; {
-		if alone, err = t.wait(alone); err != nil {
-			return nil, t.fail(err)
+	return take(ctx, "acquire", items, func(t *taking) (err error) {
+		for alone := false; len(t.left) > 0 && err == nil; {
+			alone, err = t.wait(alone)
 		}
-	}
-	return t.done()
+		return err
+	})
 }
 
 // TryAcquire takes all items if all are free now. Otherwise it takes nothing, and returns
@@ -49,23 +44,15 @@ func Acquire(ctx context.Context, items ...Item) (*Lease, error) {
 // of [Acquire]. It costs one round trip.
 func TryAcquire(ctx context.Context, items ...Item) (*Lease, error) {
 	call.NeedCtx(ctx)
-	const op = "try acquire"
-	all, err := inOrder(op, items)
-	if err != nil {
-		return nil, err
-	}
-	giveBackKept(ctx, op, all)
-	t := newTaking(ctx, op, all)
-	for _, one := range all {
-		if one.part.Manager.Waits(one.part.Attempt.Key) {
-			return nil, t.fail(one.fails(ctx, one.part.Manager.Reject(op, one.part.Attempt.Key, leasehold.ErrBusy)))
+	return take(ctx, "try acquire", items, func(t *taking) error {
+		for _, one := range t.left {
+			if m, key := one.part.Manager, one.part.Attempt.Key; m.Waits(key) {
+				return one.fails(ctx, m.Reject(t.op, key, leasehold.ErrBusy))
+			}
 		}
-	}
-	answers := t.tryAll(all, call.NewBatch(len(all)))
-	if _, err := t.keep(answers()); err != nil {
-		return nil, t.fail(err)
-	}
-	return t.done()
+		_, err := t.keep(t.tryAll(t.left, call.NewBatch(len(t.left)))())
+		return err
+	})
 }
 
 // Do takes all items, as [Acquire] does, runs fn with the Context of the Lease, and releases it
@@ -81,13 +68,39 @@ func Do(ctx context.Context, fn func(ctx context.Context, l *Lease) error, items
 	return fn(l.Context(), l)
 }
 
+// take makes a call, for which get gets the items. Nothing stays held if a method of ctx panics or
+// ends the goroutine.
+func take(ctx context.Context, op string, items []Item, get func(t *taking) error) (l *Lease, err error) {
+	all, err := inOrder(op, items)
+	if err != nil {
+		return nil, err
+	}
+	t := &taking{op: op, parent: ctx, left: all}
+	t.ctx, t.cancel = context.WithCancelCause(ctx)
+	returned := false
+	defer func() {
+		if !returned {
+			t.giveUp(leasehold.ErrReleased)
+		}
+	}()
+	t.giveBackKept()
+	if err = get(t); err == nil {
+		l, err = t.done()
+	}
+	if err != nil {
+		err = t.fail(err)
+	}
+	returned = true
+	return l, err
+}
+
 // giveBackKept gives back what the handles keep of the items and nobody uses (Config.KeepFor), at
 // the same time: it would stand in the way of the call.
-func giveBackKept(ctx context.Context, op string, all []*taken) {
+func (t *taking) giveBackKept() {
 	var done sync.WaitGroup
-	for _, one := range all {
+	for _, one := range t.left {
 		if k := one.part.Keeper; k != nil {
-			done.Go(func() { k.GiveBack(ctx, op, one.part.Attempt.Key) })
+			done.Go(func() { k.GiveBack(t.ctx, t.op, one.part.Attempt.Key) })
 		}
 	}
 	done.Wait()
@@ -102,22 +115,26 @@ type taking struct {
 	cancel context.CancelCauseFunc
 	held   []*taken
 	left   []*taken
+	broken atomic.Pointer[any] // with what a method of ctx panicked in an attempt; to nil: it ended the goroutine
 }
 
-func newTaking(ctx context.Context, op string, all []*taken) *taking {
-	t := &taking{op: op, parent: ctx, left: all}
-	t.ctx, t.cancel = context.WithCancelCause(ctx)
-	return t
-}
+var errBroken = errors.New("a method of ctx panicked, or ended its goroutine")
 
-// attempt takes an item for the call, or waits for it.
-func (t *taking) attempt(one *taken, wait bool, seat *call.Seat, onWait func()) error {
+// attempt takes an item for the call, or waits for it, on a goroutine of its own. If the caller's
+// ctx breaks that, all attempts end, and the caller's goroutine is broken in the same way (keep).
+func (t *taking) attempt(got *answer, one *taken, wait bool, seat *call.Seat, onWait func()) {
+	*got = answer{one, errBroken}
+	defer func() {
+		if p := recover(); got.err == errBroken {
+			t.broken.CompareAndSwap(nil, &p)
+			lease.EndContext(t.cancel, errBroken)
+		}
+	}()
 	a := one.part.Attempt
 	a.Op, a.Wait, a.Seat, a.Quiet = t.op, wait, seat, true
 	a.OnWait = func() { one.wait = true; onWait() }
 	one.lease, one.began = new(lease.Lease), time.Now()
-	_, err := one.part.Manager.Acquire(t.ctx, a, one.lease)
-	return err
+	_, got.err = one.part.Manager.Acquire(t.ctx, a, one.lease)
 }
 
 // wait waits for the next item. In the same round trip it tries the items behind that, unless it
@@ -136,19 +153,22 @@ func (t *taking) wait(alone bool) (refused bool, err error) {
 	if len(behind) > 0 {
 		seats = call.NewBatch(1 + len(behind))
 	}
-	queued, came := make(chan struct{}), make(chan error, 1)
+	queued, came := make(chan struct{}), make(chan struct{})
+	all := make([]answer, 1)
 	var once sync.Once
-	go func() { came <- t.attempt(next, true, seats[0], func() { once.Do(func() { close(queued) }) }) }()
+	go func() {
+		defer close(came)
+		t.attempt(&all[0], next, true, seats[0], func() { once.Do(func() { close(queued) }) })
+	}()
 	answers := t.tryAll(behind, seats[1:])
 	select {
-	case err = <-came:
+	case <-came:
 	case <-queued:
 		giveBack(answers())
 		answers = func() []answer { return nil }
-		err = <-came
+		<-came
 	}
-	all := append([]answer{{next, err}}, answers()...)
-	return t.keep(all)
+	return t.keep(append(all, answers()...))
 }
 
 // answer is the outcome of one attempt.
@@ -163,7 +183,7 @@ func (t *taking) tryAll(all []*taken, seats []*call.Seat) func() []answer {
 	outcomes := make([]answer, len(all))
 	var tries sync.WaitGroup
 	for i, one := range all {
-		tries.Go(func() { outcomes[i] = answer{one, t.attempt(one, false, seats[i], func() {})} })
+		tries.Go(func() { t.attempt(&outcomes[i], one, false, seats[i], func() {}) })
 	}
 	return func() []answer { tries.Wait(); return outcomes }
 }
@@ -171,6 +191,13 @@ func (t *taking) tryAll(all []*taken, seats []*call.Seat) func() []answer {
 // keep holds what was granted, up to the first item that was not, and gives back what was granted
 // behind that.
 func (t *taking) keep(all []answer) (refused bool, err error) {
+	if p := t.broken.Load(); p != nil {
+		giveBack(all)
+		if *p == nil {
+			runtime.Goexit()
+		}
+		panic(*p)
+	}
 	errs := make([]error, len(all))
 	for i, a := range all {
 		errs[i] = a.err
@@ -229,11 +256,16 @@ func (t *taking) fail(err error) error {
 	if why := context.Cause(t.ctx); why != nil && t.parent.Err() == nil {
 		err = why
 	}
+	t.giveUp(err)
+	return err
+}
+
+// giveUp gives back what is held, and ends the contexts because of why.
+func (t *taking) giveUp(why error) {
 	for _, one := range t.held {
 		one.lease.GiveBack()
 	}
-	t.cancel(err)
-	return err
+	t.cancel(why)
 }
 
 // done ends a call that holds all items.
@@ -244,7 +276,7 @@ func (t *taking) done() (*Lease, error) {
 			// It was lost in this moment. Those before it count as held, and given back.
 			t.held = append(t.held[:i:i], t.held[i+1:]...)
 			one.lease.GiveBack()
-			return nil, t.fail(err)
+			return nil, err
 		}
 	}
 	l := &Lease{items: t.held, ctx: t.ctx}

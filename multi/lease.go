@@ -70,6 +70,7 @@ func (l *Lease) Release() error {
 	seats := call.NewBatch(len(l.items))
 	var all sync.WaitGroup
 	for i, one := range l.items[1:] {
+		errs[i+1] = one.part.Manager.Reject(op, one.part.Attempt.Key, leasehold.ErrUnavailable) // stays if a hook ends the goroutine
 		all.Go(func() { errs[i+1] = one.lease.ReleaseTogether(op, seats[i+1]) })
 	}
 	errs[0] = l.items[0].lease.ReleaseTogether(op, seats[0])

@@ -2,6 +2,7 @@ package multi
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -90,6 +91,50 @@ func TestCtxWhoseMethodsPanic(t *testing.T) {
 						f.Errorf("%s after %s panicked at call %d: %v", name, method, first, err)
 					}
 					cancel()
+				}
+			}
+		}
+	})
+}
+
+// If a method of a ctx panics, or ends its goroutine, while a call waits for one of several items,
+// so does the call, and nothing stays held.
+func TestCtxThatBreaksAWaitForSeveral(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		other := f.open()
+		plain := f.open()
+		keeps := f.open(func(c *mutex.Config) { c.KeepFor = time.Second })
+		for how, breaks := range map[string]func(method string){
+			"panics": func(method string) { panic(method) },
+			"exits":  func(string) { runtime.Goexit() },
+		} {
+			for _, busy := range []string{"x", "y"} {
+				for _, method := range []string{"Deadline", "Done", "Err", "Value"} {
+					for first, reached := 1, true; reached; first++ {
+						held := redistest.Must(other.locks.Lock(f.Context(), busy))(f)
+						time.AfterFunc(50*time.Millisecond, func() { redistest.WantErr(f, held.Unlock()) })
+						p, n := plain, new(atomic.Int32)
+						if busy == "y" { // and x goes back first
+							p = keeps
+							redistest.NoError(f, redistest.Must(p.locks.Lock(f.Context(), "x"))(f).Unlock())
+						}
+						ended := make(chan struct{})
+						go func() {
+							defer close(ended)
+							defer func() {
+								raised := recover()
+								redistest.Check(f, raised == nil || raised == method, "%s: the caller gets %v", method, raised)
+							}()
+							_ = multi.Do(brokenCtx{f.Context(), func(m string) {
+								if m == method && int(n.Add(1)) >= first {
+									breaks(m)
+								}
+							}}, func(context.Context, *multi.Lease) error { return nil }, p.lockItems("x", "y")...)
+						}()
+						redistest.Get(f, method+" that "+how+": the end of the call", ended)
+						f.wantFree("x", "y")
+						reached = int(n.Load()) >= first
+					}
 				}
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -267,6 +268,26 @@ func TestItemsOfTwoServers(t *testing.T) {
 		})
 	}
 	crowd.Wait()
+}
+
+// A hook that ends the goroutine of a release is no confirmation.
+func TestReleaseWhoseHookEndsItsGoroutine(t *testing.T) {
+	var items []multi.Item
+	var second harness.Wire
+	for i, wire := range []*harness.Wire{{}, &second} {
+		rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
+		defer rdb.Close()
+		rdb.AddHook(wire)
+		m := redistest.Must(mutex.New(rdb, mutex.Config{Name: fmt.Sprint("accounts", i)}))(t)
+		defer harness.Close(t, m)
+		items = append(items, multi.Lock(m, "k"))
+	}
+	l := redistest.Must(multi.Acquire(t.Context(), items...))(t)
+	var once sync.Once
+	second.Fail(func(string) error { once.Do(runtime.Goexit); return nil })
+	redistest.WantErr(t, l.Release(), leasehold.ErrUnavailable, redistest.Says("release accounts1/k"))
+	l = redistest.Must(multi.Acquire(t.Context(), items...))(t) // it was given back all the same
+	redistest.NoError(t, l.Release())
 }
 
 // Observers count what callers got, and no try that was given back.
