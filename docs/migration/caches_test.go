@@ -9,6 +9,8 @@ import (
 
 	"github.com/dtm-labs/rockscache"
 	"github.com/go-redis/cache/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // table is a database.
@@ -36,19 +38,11 @@ func sees(t *testing.T, id string, reader, writer program) bool {
 	t.Helper()
 	id += time.Now().String() // no other run's
 	for _, p := range []program{reader, writer} {
-		if _, err := p.get(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		redistest.Must(p.get(t.Context(), id))(t)
 	}
 	want := User{ID: id, Name: "name of " + id}
-	if err := writer.rename(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
-	got, err := reader.get(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return got == want
+	redistest.WantErr(t, writer.rename(t.Context(), want))
+	return redistest.Must(reader.get(t.Context(), id))(t) == want
 }
 
 // checkCacheRollout rolls out each release among processes of the one before:
@@ -72,10 +66,7 @@ func TestRolloutFromGoRedisCacheMissesNoChange(t *testing.T) {
 	rdb := client(t)
 	db := &table{users: map[string]User{}}
 	old := cache.New(&cache.Options{Redis: rdb})
-	users, err := newUsers(rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	users := redistest.Must(newUsers(rdb))(t)
 	before, after := goredisCacheOnly(old, db), leaseholdCache(users, db)
 	checkCacheRollout(t, before,
 		goredisCacheBoth(before, old, users, db), goredisCacheBoth(after, old, users, db), after)
@@ -88,10 +79,7 @@ func TestRolloutFromRockscacheMissesNoChange(t *testing.T) {
 	opt := rockscache.NewDefaultOptions()
 	opt.StrongConsistency = true
 	old := rockscache.NewClient(rdb, opt)
-	users, err := newUsers(rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	users := redistest.Must(newUsers(rdb))(t)
 	before, after := rockscacheOnly(old, db), leaseholdCache(users, db)
 	checkCacheRollout(t, before,
 		rockscacheBoth(before, old, users, db), rockscacheBoth(after, old, users, db), after)

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
@@ -16,34 +15,25 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
 // client is a client of the server at REDIS_URL, or of an embedded one.
 func client(t *testing.T) *redis.Client {
 	t.Helper()
-	opt := &redis.Options{}
-	if url := os.Getenv("REDIS_URL"); url != "" {
-		var err error
-		if opt, err = redis.ParseURL(url); err != nil {
-			t.Fatal("REDIS_URL is no Redis URL")
-		}
-	} else {
-		mini := miniredis.RunT(t)
-		mini.ClockTTL(true)
-		opt.Addr = mini.Addr()
+	url := os.Getenv("REDIS_URL")
+	if url == "" {
+		return redistest.MiniClient(t)
 	}
-	rdb := redis.NewClient(opt)
+	rdb := redis.NewClient(redistest.Must(redis.ParseURL(url))(t))
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
 
 func mutexOf(t *testing.T, rdb *redis.Client) *mutex.Mutex {
 	t.Helper()
-	locks, err := newMutex(rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	locks := redistest.Must(newMutex(rdb))(t)
 	t.Cleanup(func() { _ = locks.Close(context.Background()) })
 	return locks
 }
@@ -84,12 +74,8 @@ func mostAtOnce(t *testing.T, a, b release) int64 {
 // gap, which shows that the test can see one.
 func checkRollout(t *testing.T, first, second, third release) {
 	t.Helper()
-	if n := mostAtOnce(t, first, second); n != 1 {
-		t.Errorf("first and second release: %d at once", n)
-	}
-	if n := mostAtOnce(t, second, third); n != 1 {
-		t.Errorf("second and third release: %d at once", n)
-	}
+	redistest.Expect(t, mostAtOnce(t, first, second), 1, "first and second release: %d at once")
+	redistest.Expect(t, mostAtOnce(t, second, third), 1, "second and third release: %d at once")
 	if n := mostAtOnce(t, first, third); n == 1 {
 		t.Error("first and third release exclude each other: what is the second one for?")
 	}
@@ -112,16 +98,9 @@ func TestRolloutFromRueidislockHasNoGap(t *testing.T) {
 	if url == "" {
 		t.Skip("rueidislock needs client tracking, which the embedded server does not have: set REDIS_URL")
 	}
-	opt, err := rueidis.ParseURL(url)
-	if err != nil {
-		t.Fatal("REDIS_URL is no Redis URL")
-	}
-	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
-		ClientOption: opt, KeyMajority: 1, NoLoopTracking: true, TryNextAfter: time.Second,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	locker := redistest.Must(rueidislock.NewLocker(rueidislock.LockerOption{
+		ClientOption: redistest.Must(rueidis.ParseURL(url))(t), KeyMajority: 1, NoLoopTracking: true, TryNextAfter: time.Second,
+	}))(t)
 	t.Cleanup(locker.Close)
 	locks := mutexOf(t, client(t))
 	checkRollout(t, rueidislockOnly(locker), rueidislockAndLeasehold(locker, locks), leaseholdOnly(locks))

@@ -6,56 +6,28 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// The pages' Go code is that of this package, which is compiled and run.
-func TestSnippetsOfThePagesAreCompiled(t *testing.T) {
-	var code strings.Builder
-	for _, name := range glob(t, "*.go") {
-		code.WriteString(unindent(read(t, name)))
+// The pages' Go code is that of this package, which is compiled and run. A page is one page.
+func TestPagesAreShortAndTheirSnippetsAreCompiled(t *testing.T) {
+	read := func(name string) string { return string(redistest.Must(os.ReadFile(name))(t)) }
+	unindent := func(code string) string { return regexp.MustCompile(`(?m)^\t+`).ReplaceAllString(code, "") }
+	code := ""
+	for _, name := range redistest.Must(filepath.Glob("*.go"))(t) {
+		code += unindent(read(name))
 	}
-	pages := glob(t, "*.md")
-	if len(pages) != 5 {
-		t.Errorf("there are %d pages; want 5", len(pages))
-	}
+	pages := redistest.Must(filepath.Glob("*.md"))(t)
+	redistest.Expect(t, len(pages), 5, "there are %d pages")
 	for _, page := range pages {
-		snippets := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(t, page), -1)
-		if len(snippets) < 3 {
-			t.Errorf("%s has %d snippets; want one of each side, and one of the release between", page, len(snippets))
-		}
+		text := read(page)
+		words := len(strings.Fields(text))
+		redistest.Check(t, words <= 650, "%s has %d words; want at most 650", page, words)
+		snippets := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(text, -1)
+		redistest.Check(t, len(snippets) >= 3, "%s has %d snippets; want one of each side, and one of the release between", page, len(snippets))
 		for _, s := range snippets {
-			if !strings.Contains(code.String(), unindent(s[1])) {
-				t.Errorf("%s: this is nowhere compiled:\n%s", page, s[1])
-			}
+			redistest.Check(t, strings.Contains(code, unindent(s[1])), "%s: this is nowhere compiled:\n%s", page, s[1])
 		}
 	}
 }
-
-// A page is one page.
-func TestPagesAreShort(t *testing.T) {
-	for _, page := range glob(t, "*.md") {
-		if words := len(strings.Fields(read(t, page))); words > 650 {
-			t.Errorf("%s has %d words; want at most 650", page, words)
-		}
-	}
-}
-
-func glob(t *testing.T, pattern string) []string {
-	t.Helper()
-	names, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return names
-}
-
-func read(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-func unindent(code string) string { return regexp.MustCompile(`(?m)^\t+`).ReplaceAllString(code, "") }
