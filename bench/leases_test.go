@@ -150,9 +150,8 @@ func renewals(b *testing.B, n int) {
 		from := time.Now()
 		sent, renewed := counts.trips.Load(), counts.renewals.Load()
 		for counts.renewals.Load()-renewed < int64(n) {
-			if time.Since(from) > mutexTTL {
-				b.Fatalf("%d of %d leases were renewed", counts.renewals.Load()-renewed, n)
-			}
+			redistest.CheckNow(b, time.Since(from) <= mutexTTL,
+				"%d of %d leases were renewed", counts.renewals.Load()-renewed, n)
 			time.Sleep(50 * time.Millisecond)
 			if period == 0 {
 				most = max(most, runtime.NumGoroutine())

@@ -35,20 +35,36 @@ PASS
 func read(t *testing.T, text string) *Input {
 	t.Helper()
 	in := new(Input)
-	if err := in.Read("output", text); err != nil {
+	noError(t, in.Read("output", text))
+	return in
+}
+
+func check(t *testing.T, ok bool, format string, args ...any) {
+	t.Helper()
+	if !ok {
+		t.Errorf(format, args...)
+	}
+}
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return in
+}
+
+func value[T any](v T, err error) func(t *testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		noError(t, err)
+		return v
+	}
 }
 
 // rowOf is a row of rows.txt.
 func rowOf(t *testing.T, columns string) Row {
 	t.Helper()
-	rows, err := parseRows("== q\nr | what | " + columns)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rows[0]
+	return value(parseRows("== q\nr | what | " + columns))(t)[0]
 }
 
 func figure(t *testing.T, in *Input, columns string) Figure {
@@ -75,9 +91,7 @@ func TestLinesAreToldApartByModule(t *testing.T) {
 			t.Errorf("%s is %q; want %q", key, got, want)
 		}
 	}
-	if len(in.Warnings) > 0 {
-		t.Errorf("warnings: %q", in.Warnings)
-	}
+	check(t, len(in.Warnings) <= 0, "warnings: %q", in.Warnings)
 	if points := bySize(in, Bench{"bench", "ManyKeys"}, "mutex-µs"); len(points) != 2 || points[0].X != 5 || points[1].Y != 5 {
 		t.Errorf("the points by size are %v", points)
 	}
@@ -88,9 +102,7 @@ func TestBadOutputIsToldOf(t *testing.T) {
 		"--- FAIL: BenchmarkContended-2\n", "BenchmarkContended-2 \t--- FAIL: BenchmarkContended-2\n",
 		"FAIL\tgithub.com/leasehold-go/leasehold/bench [build failed]\n", "panic: oh\n",
 	} {
-		if err := new(Input).Read("output", output+end); err == nil {
-			t.Errorf("a run that ends with %q was read", end)
-		}
+		check(t, new(Input).Read("output", output+end) != nil, "a run that ends with %q was read", end)
 	}
 	if in := read(t, output+"BenchmarkHit/100B-2 \t 12 \t one hit-µs\n"); len(in.Warnings) != 1 {
 		t.Errorf("warnings: %q; want one", in.Warnings)
@@ -108,9 +120,8 @@ func TestFiguresAreMadeWithinARepetition(t *testing.T) {
 		"floor-µs ~ mutex-µs":      {1.25, 1.15, 105. / 90},
 	} {
 		got := figure(t, in, "bench LonePair/background | "+formula+" | | |").Values
-		if !slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }) {
-			t.Errorf("%s: %v; want %v", formula, got, want)
-		}
+		check(t, slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }),
+			"%s: %v; want %v", formula, got, want)
 	}
 	if got := median([]float64{4, 1, 2, 3}); got != 2.5 {
 		t.Errorf("the median of four is %v", got)
@@ -162,35 +173,24 @@ func TestCheckAndVerdict(t *testing.T) {
 	} {
 		f := figure(t, in, columns)
 		failed := Check([]Figure{f})
-		if (len(failed) > 0) != c.fails || f.Verdict() != c.verdict {
-			t.Errorf("%s: failed: %q, verdict %q", columns, failed, f.Verdict())
-		}
+		check(t, (len(failed) > 0) == c.fails && f.Verdict() == c.verdict,
+			"%s: failed: %q, verdict %q", columns, failed, f.Verdict())
 		for _, line := range failed {
-			if !strings.HasPrefix(line, "r: ") {
-				t.Errorf("%s: %q doesn't name the row", columns, line)
-			}
+			check(t, strings.HasPrefix(line, "r: "), "%s: %q doesn't name the row", columns, line)
 		}
 	}
 	failed := Check([]Figure{figure(t, in, above+"| ≤12")})[0]
 	for _, want := range []string{"15 (10–21)", "≤ 12", "mutex-µs 105", "floor-µs 90"} {
-		if !strings.Contains(failed, want) {
-			t.Errorf("%q has no %q", failed, want)
-		}
+		check(t, strings.Contains(failed, want), "%q has no %q", failed, want)
 	}
 }
 
 func TestSelect(t *testing.T) {
-	all, err := parseRows("== q\na1 | what | bench A | µs | | |\na2 | what | peers A | µs | | |\n== other\nb1 | what | bench B | µs | | |\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := value(parseRows("== q\na1 | what | bench A | µs | | |\na2 | what | peers A | µs | | |\n== other\nb1 | what | bench B | µs | | |\n"))(t)
 	for list, want := range map[string]string{
 		"": "a1 a2 b1", "bench": "a1 b1", "peers": "a2", "bench,-other": "a1", "-a1": "a2 b1", "b1,a2": "b1 a2", "q,a1": "a1 a2",
 	} {
-		rows, err := Select(all, list)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := value(Select(all, list))(t)
 		var names []string
 		for _, r := range rows {
 			names = append(names, r.Name)
@@ -211,20 +211,14 @@ func TestSelect(t *testing.T) {
 func TestRows(t *testing.T) {
 	var names []string
 	for _, r := range Rows {
-		if slices.Contains(names, r.Name) {
-			t.Errorf("two rows are called %s", r.Name)
-		}
+		check(t, !slices.Contains(names, r.Name), "two rows are called %s", r.Name)
 		names = append(names, r.Name)
-		if r.What == "" || r.Question == "" || (r.Bench.Module != "bench" && r.Bench.Module != "peers") {
-			t.Errorf("%s is not complete", r.Name)
-		}
-		if r.Bar != (Limit{}) && (r.Guard == Limit{} || !r.Guard.Keeps(r.Bar.value)) {
-			t.Errorf("%s: the guard is %s, the bar %s", r.Name, r.Guard.With(""), r.Bar.With(""))
-		}
+		check(t, r.What != "" && r.Question != "" && (r.Bench.Module == "bench" || r.Bench.Module == "peers"),
+			"%s is not complete", r.Name)
+		check(t, r.Bar == (Limit{}) || r.Guard != Limit{} && r.Guard.Keeps(r.Bar.value),
+			"%s: the guard is %s, the bar %s", r.Name, r.Guard.With(""), r.Bar.With(""))
 	}
-	if len(names) < 100 {
-		t.Errorf("%d rows", len(names))
-	}
+	check(t, len(names) >= 100, "%d rows", len(names))
 	for _, bad := range []string{"r | what | bench A | µs | |", "r | what | A | µs | | |", "r | what | bench A | a / | | |", "r | what | bench A | a | | 3 |", "r | what | bench A | a | | | ≤x"} {
 		if rows, err := parseRows(bad); err == nil {
 			t.Errorf("%q is read as %v", bad, rows)
@@ -246,17 +240,10 @@ func TestPage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "docs")
 	in := read(t, output)
 	page := Page{in, Figures(in, Rows)}
-	if err := page.WriteLead(dir); err == nil {
-		t.Error("no error where there is no page")
-	}
-	if err := page.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	check(t, page.WriteLead(dir) != nil, "no error where there is no page")
+	noError(t, page.Write(dir))
 	benchmarks, readme := filepath.Join(dir, "benchmarks.md"), filepath.Join(dir, "..", "README.md")
-	text, err := os.ReadFile(benchmarks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := value(os.ReadFile(benchmarks))(t)
 	for _, want := range []string{
 		"Some CPU, 2 processors", "redis-7.0.15", "go not told", "1 repetitions at least",
 		"| 15 µs (10–21) | **≤ 12 µs** |", // lone-floor
@@ -265,9 +252,7 @@ func TestPage(t *testing.T) {
 		"| one key, 64 goroutines: turns per second to those that the holding and one round trip allow | 0.95 | ≥ 0.95 |",
 		"What falls short", "(bench/many.svg)",
 	} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("the page has no %q", want)
-		}
+		check(t, strings.Contains(string(text), want), "the page has no %q", want)
 	}
 	for _, part := range strings.Split(string(text), "](")[1:] {
 		name, _, _ := strings.Cut(part, ")")
@@ -275,28 +260,19 @@ func TestPage(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if strings.Contains(string(text), "\n\n\n") {
-		t.Error("the page has gaps")
-	}
+	check(t, !strings.Contains(string(text), "\n\n\n"), "the page has gaps")
 
 	// The first section and the README's table are written in the place of those before.
 	const before, after = "# leasehold\n\n", "\n## more\n"
-	if err := os.WriteFile(readme, []byte(before+"<!-- readme: begin -->\nOLD\n<!-- readme: end -->\n"+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(readme, []byte(before+"<!-- readme: begin -->\nOLD\n<!-- readme: end -->\n"+after), 0o644))
 	for range 2 { // what was written can be written again
-		if err := page.WriteLead(dir); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, page.WriteLead(dir))
 	}
 	again, err := os.ReadFile(benchmarks)
-	if err != nil || string(again) != string(text) {
-		t.Errorf("the page is another one: %v\n%s", err, again)
-	}
+	check(t, err == nil && string(again) == string(text), "the page is another one: %v\n%s", err, again)
 	table, err := os.ReadFile(readme)
 	got := string(table)
-	if err != nil || !strings.HasPrefix(got, before+"<!-- ") || !strings.HasSuffix(got, " -->\n"+after) ||
-		strings.Contains(got, "OLD") || !strings.Contains(got, "0.95 of what the holding and one round trip allow; 1.90 × redislock's") {
-		t.Errorf("the README is (%v)\n%s", err, got)
-	}
+	check(t, err == nil && strings.HasPrefix(got, before+"<!-- ") && strings.HasSuffix(got, " -->\n"+after) &&
+		!strings.Contains(got, "OLD") && strings.Contains(got, "0.95 of what the holding and one round trip allow; 1.90 × redislock's"),
+		"the README is (%v)\n%s", err, got)
 }

@@ -86,22 +86,14 @@ const (
 // order is the number of a night. A real one sleeps until the hour, and at its start looks for
 // nights that were missed.
 func scheduler(ctx context.Context, c *demo.Child) error {
-	db, err := database.FromEnv()
-	if err != nil {
-		return err
-	}
+	db := demo.Must(database.FromEnv())
 	defer db.Close()
-	locks, err := mutex.New(c.Redis, mutex.Config{Name: c.Run, TTL: leaseTTL})
-	if err != nil {
-		return err
-	}
+	locks := demo.Must(mutex.New(c.Redis, mutex.Config{Name: c.Run, TTL: leaseTTL}))
 	defer demo.Close(ctx, locks)
 	for {
 		select {
 		case order := <-c.Orders:
-			if err := seeToNight(ctx, c, db, locks, order); err != nil {
-				return err
-			}
+			seeToNight(ctx, c, db, locks, order)
 		case <-ctx.Done():
 			return nil
 		}
@@ -111,11 +103,8 @@ func scheduler(ctx context.Context, c *demo.Child) error {
 // seeToNight returns when the night's job is done, by this process or another. All
 // processes wait, so one of them takes over at once when another dies. A process whose clock
 // is late finds the night's slot complete.
-func seeToNight(ctx context.Context, c *demo.Child, db *sql.DB, locks *mutex.Mutex, order string) error {
-	night, err := strconv.Atoi(order)
-	if err != nil {
-		return err
-	}
+func seeToNight(ctx context.Context, c *demo.Child, db *sql.DB, locks *mutex.Mutex, order string) {
+	night := demo.Must(strconv.Atoi(order))
 	for ctx.Err() == nil {
 		_, err := locks.DoOnce(ctx, "nightly", order, keep, func(ctx context.Context, _ uint64) error {
 			return runNight(ctx, c, db, night) // nil completes the night's slot
@@ -123,15 +112,14 @@ func seeToNight(ctx context.Context, c *demo.Child, db *sql.DB, locks *mutex.Mut
 		switch {
 		case err == nil:
 			c.Report(demo.Event{Kind: over, Number: night})
-			return nil
+			return
 		case errors.Is(err, leasehold.ErrUnavailable) || errors.Is(err, leasehold.ErrLost):
 			c.Report(demo.Event{Kind: rests, Number: night})
 			time.Sleep(100 * time.Millisecond)
 		case ctx.Err() == nil:
-			return err
+			demo.Check(err)
 		}
 	}
-	return nil
 }
 
 // runNight sends what is left of the night's letters. ctx ends when the lease is lost.

@@ -66,21 +66,13 @@ const (
 // worker runs the job under the lock of a key.
 func worker(ctx context.Context, c *demo.Child) error {
 	key, mode := c.Args[0], c.Args[1]
-	locks, err := mutex.New(c.Redis, mutex.Config{Name: c.Run, TTL: leaseTTL})
-	if err != nil {
-		return err
-	}
+	locks := demo.Must(mutex.New(c.Redis, mutex.Config{Name: c.Run, TTL: leaseTTL}))
 	defer demo.Close(ctx, locks)
-	lock, err := locks.Lock(ctx, key)
-	if err != nil {
-		return err
-	}
+	lock := demo.Must(locks.Lock(ctx, key))
 	for i, s := range steps {
 		if mode == modeExtend {
 			// The renewals go on beside it, and never shorten what Extend set.
-			if err := lock.Extend(ctx, s.extend); err != nil {
-				return err
-			}
+			demo.Check(lock.Extend(ctx, s.extend))
 		}
 		c.Report(demo.Event{Kind: began, Number: i + 1})
 		if !work(c, lock, s.takes) {
@@ -110,10 +102,7 @@ func work(c *demo.Child, lock *mutex.Lock, takes time.Duration) bool {
 
 // heir waits for the lock of a key, and reports when it has it.
 func heir(ctx context.Context, c *demo.Child) error {
-	locks, err := mutex.New(c.Redis, mutex.Config{Name: c.Run, TTL: leaseTTL})
-	if err != nil {
-		return err
-	}
+	locks := demo.Must(mutex.New(c.Redis, mutex.Config{Name: c.Run, TTL: leaseTTL}))
 	defer demo.Close(ctx, locks)
 	return locks.Do(ctx, c.Args[0], func(context.Context, uint64) error {
 		c.Report(demo.Event{Kind: locked})

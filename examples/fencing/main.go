@@ -90,25 +90,13 @@ func depositor(ctx context.Context, c *demo.Child) error {
 	if c.Name == "B" {
 		amount = depositB
 	}
-	db, err := database.FromEnv()
-	if err != nil {
-		return err
-	}
+	db := demo.Must(database.FromEnv())
 	defer db.Close()
-	locks, err := mutex.New(c.Redis, mutex.Config{Name: c.Run, TTL: lockTTL})
-	if err != nil {
-		return err
-	}
+	locks := demo.Must(mutex.New(c.Redis, mutex.Config{Name: c.Run, TTL: lockTTL}))
 	defer demo.Close(ctx, locks)
 	for {
-		lock, err := locks.Lock(ctx, account)
-		if err != nil {
-			return err
-		}
-		balance, err := readBalance(ctx, db)
-		if err != nil {
-			return err
-		}
+		lock := demo.Must(locks.Lock(ctx, account))
+		balance := demo.Must(readBalance(ctx, db))
 		c.Report(demo.Event{Kind: read, Token: lock.Token(), Number: balance})
 		select {
 		case <-c.Orders: // go on
@@ -118,16 +106,13 @@ func depositor(ctx context.Context, c *demo.Child) error {
 		// Not under the lock's Context, which has ended by now if the lock is lost: this is
 		// the process that was stopped after it last looked there, with its write already
 		// under way. No client can rule that out.
-		rows, err := writeBalance(ctx, db, balance+amount, lock.Token(), fenced)
-		if err != nil {
-			return err
-		}
+		rows := demo.Must(writeBalance(ctx, db, balance+amount, lock.Token(), fenced))
 		c.Report(demo.Event{Kind: wrote, Number: balance + amount, Text: map[bool]string{true: accepted, false: refused}[rows > 0]})
 		how := "held to the end"
 		if err := lock.Unlock(); errors.Is(err, leasehold.ErrLost) {
 			how = lost
-		} else if err != nil {
-			return err
+		} else {
+			demo.Check(err)
 		}
 		c.Report(demo.Event{Kind: unlocked, Text: how})
 		if rows > 0 {

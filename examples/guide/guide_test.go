@@ -23,9 +23,8 @@ func TestWhileRedisIsAway(t *testing.T) {
 		work := func(ctx context.Context) error { runs++; return ctx.Err() }
 		want := func(what string, err error, n int) {
 			t.Helper()
-			if err != nil || runs != n {
-				t.Errorf("%s: %v, %d runs so far; want no error and %d", what, err, runs, n)
-			}
+			redistest.Check(t, err == nil && runs == n,
+				"%s: %v, %d runs so far; want no error and %d", what, err, runs, n)
 		}
 		local := make(chan struct{}, 1)
 		want("retry, Redis is there", runWhenPossible(ctx, caps, "acme", work), 1)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/leaseholdtest"
 )
 
@@ -82,12 +83,9 @@ func TestNightlyRunsOncePerNight(t *testing.T) {
 
 		// The day before the first night is due at once: it is made up for, too.
 		want := map[string]int{"1999-12-31": 1, "2000-01-01": 1, "2000-01-02": 1, "2000-01-03": 1, "2000-01-04": 1}
-		if !maps.Equal(completed, want) {
-			t.Errorf("completed %v; want each once", completed)
-		}
-		if crashed != 1 || started["2000-01-03"] != 2 {
-			t.Errorf("%d crashes, %d starts on the third night; want 1 and 2", crashed, started["2000-01-03"])
-		}
+		redistest.Check(t, maps.Equal(completed, want), "completed %v; want each once", completed)
+		redistest.Check(t, crashed == 1 && started["2000-01-03"] == 2,
+			"%d crashes, %d starts on the third night; want 1 and 2", crashed, started["2000-01-03"])
 		for day, latest := range map[string]time.Time{
 			"2000-01-01": night(0, 3*time.Hour+took+2*time.Minute),
 			"2000-01-02": night(1, 4*time.Hour+10*time.Minute+took+2*time.Minute),

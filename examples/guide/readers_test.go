@@ -26,16 +26,12 @@ func TestReadersAndAWriter(t *testing.T) {
 			defer reading.Add(-1)
 			for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
 			}
-			if writing.Load() > 0 {
-				t.Error("a reader reads beside a writer")
-			}
+			redistest.Check(t, writing.Load() <= 0, "a reader reads beside a writer")
 			time.Sleep(10 * time.Millisecond)
 			return nil
 		}
 		write := func(context.Context) error {
-			if writing.Add(1) > 1 || reading.Load() > 0 {
-				t.Error("a writer writes beside others")
-			}
+			redistest.Check(t, writing.Add(1) <= 1 && reading.Load() <= 0, "a writer writes beside others")
 			defer writing.Add(-1)
 			time.Sleep(10 * time.Millisecond)
 			return nil
@@ -53,14 +49,10 @@ func TestReadersAndAWriter(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if most.Load() < 2 {
-			t.Error("no two readers read at once")
-		}
+		redistest.Check(t, most.Load() >= 2, "no two readers read at once")
 		// A reader cannot become a writer.
 		err := Read(t.Context(), caps, "doc", func(ctx context.Context) error { return Write(ctx, caps, "doc", write) })
-		if !errors.Is(err, leasehold.ErrInvalid) {
-			t.Errorf("%v; want ErrInvalid", err)
-		}
+		redistest.Check(t, errors.Is(err, leasehold.ErrInvalid), "%v; want ErrInvalid", err)
 	})
 }
 
@@ -76,9 +68,7 @@ func TestServe(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		if err != nil || led != 1 {
-			t.Errorf("it led %d times and ended with %v; want once, and nil", led, err)
-		}
+		redistest.Check(t, err == nil && led == 1, "it led %d times and ended with %v; want once, and nil", led, err)
 		oops := errors.New("oops")
 		if err := Serve(t.Context(), locks, func(context.Context, uint64) error { return oops }); !errors.Is(err, oops) {
 			t.Errorf("%v; want the error of the work", err)

@@ -36,8 +36,6 @@ func TestTransfersInBothDirections(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if balance["alice"] != 50 || balance["bob"] != 50 {
-			t.Errorf("the balance is %v; want 50 each", balance)
-		}
+		redistest.Check(t, balance["alice"] == 50 && balance["bob"] == 50, "the balance is %v; want 50 each", balance)
 	})
 }

@@ -27,9 +27,7 @@ func TestMain(m *testing.M) { demotest.Main(m, quick.program()) }
 func TestHeadless(t *testing.T) {
 	out := demotest.Check(t, quick.program())
 	for _, want := range []string{`(?m)^off +\d+ +\d+ +\d+`, `(?m)^on +\d+ +\d+ +\d+ +1 +0`, `(?m)^stale +\d+ +\d+ +\d+ +1 `, `(?m)^near +\d+ +\d+ +\d+ +1 `, `exactly one load`} {
-		if !regexp.MustCompile(want).MatchString(out) {
-			t.Errorf("the output has no %s", want)
-		}
+		redistest.Check(t, regexp.MustCompile(want).MatchString(out), "the output has no %s", want)
 	}
 }
 
@@ -137,9 +135,8 @@ func TestTally(t *testing.T) {
 				tally.end(running[s.load], at, s.what == "-")
 			}
 		}
-		if tally.expiries != c.expiries || tally.loads != c.loads || tally.most != c.most {
-			t.Errorf("%s: %d expiries, %d loads, %d at once; want %d, %d, %d", name, tally.expiries, tally.loads, tally.most, c.expiries, c.loads, c.most)
-		}
+		redistest.Check(t, tally.expiries == c.expiries && tally.loads == c.loads && tally.most == c.most,
+			"%s: %d expiries, %d loads, %d at once; want %d, %d, %d", name, tally.expiries, tally.loads, tally.most, c.expiries, c.loads, c.most)
 		if said := strings.Join(tally.surplus, "; "); !strings.Contains(said, c.surplus) || c.surplus == "" && said != "" {
 			t.Errorf("%s: said %q; want %q", name, said, c.surplus)
 		}
@@ -159,9 +156,8 @@ func TestPage(t *testing.T) {
 			req.Header.Set("Origin", origin)
 			res := redistest.Must(http.DefaultClient.Do(req))(t)
 			defer res.Body.Close()
-			if res.StatusCode != want || !strings.Contains(res.Header.Get("Content-Security-Policy"), "default-src 'none'") {
-				t.Errorf("%s %s %s: %s, %v", method, path, mode, res.Status, res.Header)
-			}
+			redistest.Check(t, res.StatusCode == want && strings.Contains(res.Header.Get("Content-Security-Policy"), "default-src 'none'"),
+				"%s %s %s: %s, %v", method, path, mode, res.Status, res.Header)
 			if path == "/state" {
 				var now state
 				redistest.NoError(t, json.NewDecoder(res.Body).Decode(&now))

@@ -115,7 +115,7 @@ func newShow(d *demo.Show, set settings) *show {
 	s := &show{Show: d, set: set, last: map[mode]*phase{}}
 	name := demo.RunName("hotkey") // everything that it leaves on the server expires
 	for range set.servers {
-		server := demo.Must(newServer(d.Server.URL, name, set))
+		server := newServer(d.Server.URL, name, set)
 		d.Defer(server.close)
 		s.servers = append(s.servers, server)
 	}
@@ -187,22 +187,16 @@ type server struct {
 	groups map[mode]*singleflight.Group[int64]
 }
 
-func newServer(url, name string, set settings) (*server, error) {
-	rdb, err := demo.Client(url)
-	if err != nil {
-		return nil, err
-	}
+func newServer(url, name string, set settings) *server {
+	rdb := demo.Must(demo.Client(url))
 	s := &server{rdb: rdb, name: name, ttl: set.ttl, groups: map[mode]*singleflight.Group[int64]{}}
 	for m, cfg := range map[mode]singleflight.Config[int64]{on: {}, stale: {StaleFor: set.staleFor}, near: {NearFor: set.ttl}} {
 		// Without jitter and early loads, which are good for real caches, every expiry
 		// comes exactly when the TTL is over, and can be counted.
 		cfg.Name, cfg.TTL, cfg.Jitter = name, set.ttl, -1
-		s.groups[m], err = singleflight.New(rdb, cfg)
-		if err != nil {
-			return nil, err
-		}
+		s.groups[m] = demo.Must(singleflight.New(rdb, cfg))
 	}
-	return s, nil
+	return s
 }
 
 func (s *server) close() {

@@ -99,15 +99,9 @@ const (
 
 // worker works on the jobs until none is left.
 func worker(ctx context.Context, c *demo.Child) error {
-	db, err := database.FromEnv()
-	if err != nil {
-		return err
-	}
+	db := demo.Must(database.FromEnv())
 	defer db.Close()
-	locks, err := mutex.New(c.Redis, mutex.Config{Name: c.Run, TTL: leaseTTL})
-	if err != nil {
-		return err
-	}
+	locks := demo.Must(mutex.New(c.Redis, mutex.Config{Name: c.Run, TTL: leaseTTL}))
 	defer demo.Close(ctx, locks)
 	for ctx.Err() == nil {
 		open, err := openJobs(ctx, db)

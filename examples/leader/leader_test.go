@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/examples/internal/demo"
 	"github.com/leasehold-go/leasehold/examples/internal/demotest"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 func TestMain(m *testing.M) { demotest.Main(m, program) }
@@ -52,7 +53,5 @@ func TestTermsEndWithTheirProcess(t *testing.T) {
 		{From: "A", Kind: stopped, At: at(20)},
 	})
 	want := []term{{"A", 1, at(0), at(5)}, {"B", 2, at(6), at(9)}, {"A", 3, at(10), at(20)}}
-	if !slices.Equal(terms, want) {
-		t.Errorf("got %v; want %v", terms, want)
-	}
+	redistest.Check(t, slices.Equal(terms, want), "got %v; want %v", terms, want)
 }

@@ -41,12 +41,9 @@ const (
 
 // candidate leads each time that it is its turn, until it is asked to end.
 func candidate(ctx context.Context, c *demo.Child) error {
-	locks, err := mutex.New(c.Redis, mutex.Config{Name: c.Run, TTL: leaseTTL})
-	if err != nil {
-		return err
-	}
+	locks := demo.Must(mutex.New(c.Redis, mutex.Config{Name: c.Run, TTL: leaseTTL}))
 	defer demo.Close(ctx, locks)
-	err = locks.Lead(ctx, "leader", func(ctx context.Context, token uint64) error {
+	err := locks.Lead(ctx, "leader", func(ctx context.Context, token uint64) error {
 		c.Report(demo.Event{Kind: leads, Token: token})
 		<-ctx.Done() // here a real leader works, under this ctx
 		why := "it was asked to end"

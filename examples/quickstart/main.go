@@ -62,10 +62,7 @@ const (
 // worker runs one job after the other for each tenant. An order makes its next job for the
 // victim's tenant a long one.
 func worker(ctx context.Context, c *demo.Child) error {
-	caps, err := semaphore.New(c.Redis, semaphore.Config{Name: c.Run, Limit: 1, LimitFor: capOf, TTL: permitTTL})
-	if err != nil {
-		return err
-	}
+	caps := demo.Must(semaphore.New(c.Redis, semaphore.Config{Name: c.Run, Limit: 1, LimitFor: capOf, TTL: permitTTL}))
 	defer demo.Close(ctx, caps)
 	loops, ctx := errgroup.WithContext(ctx)
 	for _, tenant := range tenants {

@@ -67,21 +67,12 @@ func service(ctx context.Context, c *demo.Child) error {
 		"/fair": fairShares(c.Run),
 		"/fifo": {Name: c.Run + "-fifo", Limit: total, TTL: 10 * time.Second},
 	} {
-		caps, err := semaphore.New(c.Redis, config)
-		if err != nil {
-			return err
-		}
+		caps := demo.Must(semaphore.New(c.Redis, config))
 		defer demo.Close(ctx, caps)
-		capped, err := httpcap.New(caps, httpcap.Config{Key: func(r *http.Request) string { return r.FormValue("tenant") }, Wait: maxWait})
-		if err != nil {
-			return err
-		}
+		capped := demo.Must(httpcap.New(caps, httpcap.Config{Key: func(r *http.Request) string { return r.FormValue("tenant") }, Wait: maxWait}))
 		mux.Handle(path, capped(work))
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
+	listener := demo.Must(net.Listen("tcp", "127.0.0.1:0"))
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	context.AfterFunc(ctx, func() { _ = web.Close() })
 	c.Report(demo.Event{Kind: "listens", Text: "http://" + listener.Addr().String()})

@@ -69,7 +69,7 @@ func run(s *demo.Show) demo.Problems {
 // show lets a fleet make its transfers.
 func show(s *demo.Show, way string) result {
 	fleet := s.Fleet()
-	shop := demo.Must(open(s.Redis, fleet.Run, way))
+	shop := open(s.Redis, fleet.Run, way)
 	defer demo.Close(s.Ctx, shop.locks)
 	for _, w := range warehouses { // the first token of each
 		demo.Check(shop.locks.Do(s.Ctx, w, func(ctx context.Context, token uint64) error { return shop.set(ctx, w, token, stock) }))
@@ -125,13 +125,9 @@ type shop struct {
 	stock *mutex.Guard
 }
 
-func open(rdb redis.UniversalClient, name, way string) (*shop, error) {
-	locks, err := mutex.New(rdb, mutex.Config{Name: name, MaxWait: patience[way]})
-	if err != nil {
-		return nil, err
-	}
-	stock, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: name})
-	return &shop{locks, stock}, err
+func open(rdb redis.UniversalClient, name, way string) *shop {
+	locks := demo.Must(mutex.New(rdb, mutex.Config{Name: name, MaxWait: patience[way]}))
+	return &shop{locks, demo.Must(mutex.NewGuard(rdb, mutex.GuardConfig{Name: name}))}
 }
 
 func (s *shop) get(ctx context.Context, warehouse string) (int, error) {
@@ -188,10 +184,7 @@ func (s *shop) moveAtOnce(ctx context.Context, from, to string) error {
 }
 
 func mover(ctx context.Context, c *demo.Child) error {
-	s, err := open(c.Redis, c.Run, c.Args[0])
-	if err != nil {
-		return err
-	}
+	s := open(c.Redis, c.Run, c.Args[0])
 	defer demo.Close(ctx, s.locks)
 	move := s.moveAtOnce
 	if c.Args[0] == oneByOne {

@@ -154,9 +154,8 @@ func TestCertMagicRenews(t *testing.T) {
 	attempt := 0
 	ctx := context.WithValue(t.Context(), certmagic.AttemptsCtxKey, &attempt)
 	redistest.WantErr(t, magic.ObtainCertSync(ctx, name))
-	if renewed != 1 || issuer.issued.Load() != 1 {
-		t.Errorf("renewed %d times, issued %d certificates; want 1 of each", renewed, issuer.issued.Load())
-	}
+	redistest.Check(t, renewed == 1 && issuer.issued.Load() == 1,
+		"renewed %d times, issued %d certificates; want 1 of each", renewed, issuer.issued.Load())
 }
 
 type counting struct {

@@ -35,9 +35,8 @@ func TestRefusalSaysWhenToComeBack(t *testing.T) {
 
 		a := wantStatus(t, url, http.StatusTooManyRequests)
 		seconds, err := strconv.Atoi(a.Header.Get("Retry-After"))
-		if err != nil || seconds < 1 || seconds > 30 {
-			t.Errorf("Retry-After is %q; want whole seconds, 1 to the TTL", a.Header.Get("Retry-After"))
-		}
+		redistest.Check(t, err == nil && seconds >= 1 && seconds <= 30,
+			"Retry-After is %q; want whole seconds, 1 to the TTL", a.Header.Get("Retry-After"))
 		redistest.Expect(t, a.Header.Get("Content-Type"), "application/problem+json", "the content type is %q")
 		var problem struct {
 			Title  string
@@ -85,13 +84,11 @@ func TestWaitIsBounded(t *testing.T) {
 		first := inBackground(t.Context(), url)
 		r := redistest.Get(t, "the first request", b.started)
 		a := wantStatus(t, url, http.StatusTooManyRequests)
-		if a.took < wait || a.Header.Get("Retry-After") == "" {
-			t.Errorf("refused after %v with Retry-After %q", a.took, a.Header.Get("Retry-After"))
-		}
+		redistest.Check(t, a.took >= wait && a.Header.Get("Retry-After") != "",
+			"refused after %v with Retry-After %q", a.took, a.Header.Get("Retry-After"))
 		// The bound of the wait is none of the work: the granted request waited, too.
-		if err := r.Context().Err(); err != nil {
-			t.Errorf("the ctx of a granted request ended: %v", context.Cause(r.Context()))
-		}
+		redistest.Check(t, r.Context().Err() == nil,
+			"the ctx of a granted request ended: %v", context.Cause(r.Context()))
 		b.release()
 		redistest.Get(t, "the first answer", first)
 		captest.WantState(t, caps, 0, 0)
@@ -170,9 +167,8 @@ func TestMistakeIsAnError(t *testing.T) {
 			srv.Start()
 			a := wantStatus(t, srv.URL, http.StatusInternalServerError)
 			srv.Close()
-			if !strings.Contains(logged.String(), "httpcap: GET /: ") || strings.Contains(a.body, tenant) {
-				t.Errorf("%s: logged %q, answered %q", name, logged.String(), a.body)
-			}
+			redistest.Check(t, strings.Contains(logged.String(), "httpcap: GET /: ") && !strings.Contains(a.body, tenant),
+				"%s: logged %q, answered %q", name, logged.String(), a.body)
 		}
 	}
 }

@@ -115,9 +115,7 @@ func await(t testing.TB, client *river.Client[pgxTx], id int64, state rivertype.
 		if row.State == state {
 			return row
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("job %d is %s; want %s", id, row.State, state)
-		}
+		redistest.CheckNow(t, !time.Now().After(deadline), "job %d is %s; want %s", id, row.State, state)
 		<-time.After(20 * time.Millisecond)
 	}
 }

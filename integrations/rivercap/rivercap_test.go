@@ -112,9 +112,8 @@ func TestErrorsOfJobs(t *testing.T) {
 		"cancels":  {rivertype.JobStateCancelled, "the job's own wish"},
 	} {
 		row := await(t, client, insert(t, client, tenant, once).ID, want.state)
-		if len(row.Errors) != 1 || !strings.Contains(row.Errors[0].Error, want.text) && want.text != "invalid" {
-			t.Errorf("%s: errors %+v", tenant, row.Errors)
-		}
+		redistest.Check(t, len(row.Errors) == 1 && (strings.Contains(row.Errors[0].Error, want.text) || want.text == "invalid"),
+			"%s: errors %+v", tenant, row.Errors)
 		s, err := caps.Inspect(t.Context(), "k-"+tenant)
 		redistest.Check(t, err == nil && s.InUse == 0, "%s: %d permits in use, %v", tenant, s.InUse, err)
 	}

@@ -23,8 +23,8 @@ const (
 	envLink  = "LEASEHOLD_EXAMPLE_LINK"
 )
 
-// Role is the main function of a child process. It returns soon after ctx has
-// ended, which happens when the parent asks it to stop, or dies.
+// Role is the main function of a child process. It returns soon after ctx has ended, which
+// happens when the parent asks it to stop, or dies. Check and Must end it, too.
 type Role func(ctx context.Context, c *Child) error
 
 // Child is a child process as it sees itself.
@@ -42,27 +42,21 @@ func childMain(roles map[string]Role, role string) int {
 		fmt.Fprintf(os.Stderr, "no role %q\n", role)
 		return 2
 	}
-	rdb, err := client(os.Getenv(envRedis), os.Getenv(envLink))
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 2
-	}
-	defer rdb.Close()
-	ctx, orders := obey()
-	c := &Child{
-		Name:   os.Getenv(envName),
-		Run:    os.Getenv(envRun),
-		Redis:  rdb,
-		Orders: orders,
-	}
-	if args := os.Getenv(envArgs); args != "" {
-		c.Args = strings.Split(args, "\n")
-	}
-	if err := fn(ctx, c); err != nil {
+	if err := fn.run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
+}
+
+func (fn Role) run() (err error) {
+	defer catch(&err)
+	rdb := Must(client(os.Getenv(envRedis), os.Getenv(envLink)))
+	defer rdb.Close()
+	ctx, orders := obey()
+	return fn(ctx, &Child{
+		Name: os.Getenv(envName), Run: os.Getenv(envRun), Args: strings.Split(os.Getenv(envArgs), "\n"), Redis: rdb, Orders: orders,
+	})
 }
 
 // obey reads the parent's orders from stdin. The end of stdin ends ctx: the

@@ -94,11 +94,22 @@ type Show struct {
 	ends  []func() // what was started is ended in the reverse order
 }
 
-// failure is what a show that could not be given panics with.
+// failure is what Check panics with.
 type failure struct{ error }
 
-// Check ends the show with an error, if there is one. It may be called only on the
-// goroutine of Run.
+// catch makes the error of Check that of the function that defers it.
+func catch(err *error) {
+	switch failed := recover().(type) {
+	case nil:
+	case failure:
+		*err = failed.error
+	default:
+		panic(failed)
+	}
+}
+
+// Check ends the show, or the child, with an error, if there is one. It may be called only on
+// the goroutine of Run, or of a Role.
 func Check(errs ...error) {
 	if err := errors.Join(errs...); err != nil {
 		panic(failure{err})
@@ -115,24 +126,13 @@ func Must[T any](v T, err error) T {
 // says that the show could not be given.
 func (p Program) Show(ctx context.Context, out io.Writer) (problems Problems, err error) {
 	s := &Show{Ctx: ctx, name: p.Name, out: out, began: time.Now()}
-	defer func() {
-		switch failed := recover().(type) {
-		case nil:
-		case failure:
-			err = failed.error
-		default:
-			panic(failed)
-		}
-	}()
+	defer catch(&err)
 	defer func() {
 		for i := len(s.ends) - 1; i >= 0; i-- {
 			s.ends[i]()
 		}
 	}()
-	s.Server = Must(Connect(ctx))
-	s.Defer(s.Server.Close)
-	s.Redis = Must(Client(s.Server.URL))
-	s.Defer(func() { _ = s.Redis.Close() })
+	s.connect()
 	return p.Run(s), nil
 }
 

@@ -15,43 +15,29 @@ import (
 type Server struct {
 	URL   string // never printed: it may hold a password
 	Label string
-	close func()
 }
 
-// Connect finds the server of REDIS_URL, or starts the embedded one, on a TCP
-// port so that other processes can use it.
-func Connect(ctx context.Context) (*Server, error) {
-	if url := os.Getenv("REDIS_URL"); url != "" {
-		rdb, err := Client(url)
-		if err != nil {
-			return nil, err
-		}
-		defer rdb.Close()
-		addr := rdb.Options().Addr
-		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-		defer cancel()
-		if err := rdb.Ping(ctx).Err(); err != nil {
-			return nil, fmt.Errorf("no answer from the Redis of REDIS_URL, %s: %w", addr, err)
-		}
-		return &Server{URL: url, Label: "the Redis at " + addr, close: func() {}}, nil
+// connect finds the server of REDIS_URL, or starts the embedded one, on a TCP port so that other
+// processes can use it.
+func (s *Show) connect() {
+	url, label := os.Getenv("REDIS_URL"), "the Redis at "
+	if url == "" {
+		mini := miniredis.NewMiniRedis()
+		mini.ClockTTL(true) // else keys never expire there, and nothing would ever be taken over
+		Check(mini.StartAddr("127.0.0.1:0"))
+		s.Defer(mini.Close)
+		url, label = "redis://"+mini.Addr(), "an embedded miniredis at "
 	}
-
-	mini := miniredis.NewMiniRedis()
-	// Without its clock keys never expire there, and nothing would ever be
-	// taken over.
-	mini.ClockTTL(true)
-	if err := mini.StartAddr("127.0.0.1:0"); err != nil {
-		return nil, fmt.Errorf("start the embedded server: %w", err)
+	s.Redis = Must(Client(url))
+	s.Defer(func() { _ = s.Redis.Close() })
+	addr := s.Redis.Options().Addr
+	s.Server = &Server{URL: url, Label: label + addr}
+	ctx, cancel := context.WithTimeout(s.Ctx, 3*time.Second)
+	defer cancel()
+	if err := s.Redis.Ping(ctx).Err(); err != nil {
+		Check(fmt.Errorf("no answer from the Redis of REDIS_URL, %s: %w", addr, err))
 	}
-	return &Server{
-		URL:   "redis://" + mini.Addr(),
-		Label: "an embedded miniredis at " + mini.Addr(),
-		close: mini.Close,
-	}, nil
 }
-
-// Close stops the server, where Connect started it.
-func (s *Server) Close() { s.close() }
 
 // Client makes a client for url. Its error does not say what is wrong with the
 // URL: the parser's text would quote it, password included.

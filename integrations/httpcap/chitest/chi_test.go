@@ -47,11 +47,8 @@ func TestChi(t *testing.T) {
 		w := httptest.NewRecorder()
 		routes[c.way].ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/tenants/"+c.tenant, nil))
 		redistest.Check(t, w.Code == c.want, "%s, tenant %s: status %d; want %d", c.way, c.tenant, w.Code, c.want)
-		if w.Code == http.StatusOK && w.Body.String() != c.tenant {
-			t.Errorf("%s: the handler saw the tenant %q", c.way, w.Body)
-		}
-		if pattern != "/tenants/{tenant}" {
-			t.Errorf("%s: the pattern is %q outside", c.way, pattern)
-		}
+		redistest.Check(t, w.Code != http.StatusOK || w.Body.String() == c.tenant,
+			"%s: the handler saw the tenant %q", c.way, w.Body)
+		redistest.Check(t, pattern == "/tenants/{tenant}", "%s: the pattern is %q outside", c.way, pattern)
 	}
 }
