@@ -35,9 +35,10 @@ const (
 //
 // If ctx ends or the handle is closed, Invalidate returns at once. Otherwise it returns within
 // 6 s, plus that NearFor. After an error, each key that it names may have been dropped or not, and
-// copies in memory may be served for up to NearFor: call Invalidate again. For several keys the
-// error is a *[KeysError]. Its errors are leasehold.ErrInvalid for a bad key,
-// leasehold.ErrUnavailable, leasehold.ErrClosed and ctx's own.
+// copies in memory may be served for up to NearFor: call Invalidate again. If one of the keys is
+// bad, Invalidate returns leasehold.ErrInvalid and does nothing else. Its other errors are
+// leasehold.ErrUnavailable, leasehold.ErrClosed and ctx's own. For several keys they are in a
+// *[KeysError].
 //
 // Invalidate costs one round trip for any number of keys, in a Cluster one per node. Keys
 // with other schemas in use cost a second one, and so do keys that are served from memory.
