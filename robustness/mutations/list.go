@@ -212,7 +212,7 @@ var client = []mutation{
 		"	if s.closed {\n		return false", "	if false {\n		return false"),
 	cutOnServers("a clock for each node", "internal/call/servers.go", "./internal/tests/faults/semaphore", "TestClocksOfTwoNodes",
 		"k, ok := c.clocks.Load(node)", "node = \"\"\n\tk, ok := c.clocks.Load(node)"),
-	cutOnServers("the wrapped client is found", "internal/call/client.go", "./internal/tests/faults/semaphore", "TestLeasesOfHealthyNodes",
+	cut("the wrapped client is found", "internal/call/client.go", callTests, "Wrapped",
 		"layer, more = inner(layer)", "more = false"),
 	cut("MaxWait ends the wait", "internal/lease/acquire.go", "./internal/tests/contract/semaphore", "MaxWait",
 		"c.maxWait = limit.C", "_ = limit.C"),

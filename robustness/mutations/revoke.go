@@ -54,7 +54,7 @@ var revoked = []mutation{
 		"\tif probed {\n", "\tif false {\n"),
 	cutOnServers("revoke: forged messages end none of many leases", "internal/lease/group.go", "./internal/tests/faults/mutex", "InNumbers",
 		"\t\ta.after(a.life.OnHint(m.now()), nil)\n", "\t\tif a.life.State == life.Holding {\n\t\t\ta.after(a.life.GiveBack(life.ByHolder, m.now()), nil)\n\t\t}\n"),
-	cutOnServers("revoke: a hint before the lease begins is kept", "internal/life/waiting.go", "./internal/life ./internal/tests/faults/mutex", "TestHintBrings|HintBefore",
+	cut("revoke: a hint before the lease begins is kept", "internal/life/waiting.go", "./internal/life", "TestHintBrings",
 		"\t\ta.asks = true\n", "\t\t_ = a.asks\n"),
 	cut("revoke: a newcomer does not put a hint off", "internal/life/asking.go", "./internal/lease ./internal/tests/contract/semaphore", "AtATime|BesideANewcomer",
 		"if g.hinted != 0 && g.hinted < at {", "if false {"),

@@ -25,37 +25,6 @@ import (
 // less than an impatient one in a second.
 const few = 300
 
-func TestErrorsForAPassingReason(t *testing.T) {
-	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
-		holder, holding := f.open(ttl(time.Minute))
-		m, wire := f.open()
-		l := f.take(holder, "k")
-		unlock(f, f.take(m, "warm"))
-		queued := f.wait(f.Context(), m, "k")
-		time.Sleep(100 * time.Millisecond) // until its answer has come
-
-		f.Cleanup(func() { server.SetError("") }) // before the handles are closed
-		server.SetError("LOADING Redis is loading the dataset in memory")
-		sent, began := wire.Sent(), time.Now()
-		redistest.WantErr(f, redistest.ErrorOf(m.TryLock(f.Context(), "free")), leasehold.ErrUnavailable, redistest.Says("LOADING"))
-		redistest.WantErr(f, redistest.ErrorOf(m.Lock(f.Context(), "free")), leasehold.ErrUnavailable)
-		redistest.AtMost(f, time.Since(began), redistest.Soon, "a lock that Redis refuses ends after %v")
-		<-queued.Done
-		redistest.WantErr(f, queued.Failed(), leasehold.ErrUnavailable)
-		redistest.AtMost(f, time.Since(began), 15*time.Second, "a wait that Redis does not answer ends after %v")
-		redistest.AtMost(f, wire.Sent()-sent, few, "%d commands were sent")
-		before := holding.Sent()
-		<-l.Context().Done()
-		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
-		redistest.AtMost(f, time.Since(began), time.Minute, "the holder is told after %v")
-		redistest.AtMost(f, holding.Sent()-before, few, "%d commands were sent by the holder")
-		server.SetError("")
-		redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
-		time.Sleep(time.Second)
-		unlock(f, f.take(m, "k"))
-	})
-}
-
 // A key of a wrong type is told to all who need it, and is left as it is.
 func TestKeyOfAWrongType(t *testing.T) {
 	each(t, func(f *fixture) {

@@ -17,41 +17,29 @@ import (
 
 // Here are ways in which other libraries have lost locks, or their users' patience.
 
-// A retried lock must find itself, not "taken", and with the token that it got
-// the first time.
+// A retried lock must find itself, not "taken", and with the token that it got the first time.
 func TestLockWhoseReplyIsLost(t *testing.T) {
 	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		m, other := f.openVia(p), f.openVia(p)
 		unlock(f, f.take(m, "warm")) // the script is known from here on
 		ran := redistest.Watch(p)
-		for lost := 1; lost <= 2; lost++ {
-			for name, lock := range map[string]func(context.Context, string) (*mutex.Lock, error){
-				"lock": m.Lock, "try": m.TryLock,
-			} {
-				key := fmt.Sprintf("%s-%d", name, lost)
-				// The first reply is lost when the token in it is known.
-				first := make(chan uint64, 1)
-				p.EatReply(func(cmd []string) bool {
-					if !redistest.Runs(luascripts.PermitsEnter())(cmd) {
-						return false
-					}
-					token, _ := f.RDB.Get(context.Background(), f.Part(key, "fence")).Uint64()
-					first <- token
-					return true
-				}, 1)
-				if lost == 2 {
-					defer p.EatReply(redistest.Runs(luascripts.PermitsEnter()), 2).Wait()
+		for key, lock := range map[string]func(context.Context, string) (*mutex.Lock, error){"lock": m.Lock, "try": m.TryLock} {
+			first := make(chan uint64, 1) // the token that the first reply has
+			p.EatReply(func(cmd []string) bool {
+				if !redistest.Runs(luascripts.PermitsEnter())(cmd) {
+					return false
 				}
-				l := redistest.Must(lock(f.Context(), key))(f)
-				issued := <-first
-				redistest.CheckNow(f, l.Token() == issued, "token %d, at first %d", l.Token(), issued)
-				redistest.Require(f, ran(luascripts.PermitsEnter(), f.Part(key, "holders")), lost+1, "the server ran %d enters")
-				last := f.fence(key)
-				redistest.CheckNow(f, l.Token() != 0 && l.Token() == last, "token %d, last issued %d", l.Token(), last)
-				redistest.WantErr(f, redistest.ErrorOf(other.TryLock(f.Context(), key)), leasehold.ErrBusy)
-				unlock(f, l)
-				unlock(f, f.take(other, key))
-			}
+				token, _ := f.RDB.Get(context.Background(), f.Part(key, "fence")).Uint64()
+				first <- token
+				return true
+			}, 1)
+			l := redistest.Must(lock(f.Context(), key))(f)
+			issued, last := <-first, f.fence(key)
+			redistest.CheckNow(f, l.Token() != 0 && l.Token() == issued && issued == last, "token %d, at first %d, last issued %d", l.Token(), issued, last)
+			redistest.Require(f, ran(luascripts.PermitsEnter(), f.Part(key, "holders")), 2, "the server ran %d enters")
+			redistest.WantErr(f, redistest.ErrorOf(other.TryLock(f.Context(), key)), leasehold.ErrBusy)
+			unlock(f, l)
+			unlock(f, f.take(other, key))
 		}
 	})
 }

@@ -181,22 +181,6 @@ func TestMaxWaitersOfLines(t *testing.T) {
 	})
 }
 
-// MaxWait bounds each wait.
-func TestMaxWaitInALine(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		m, _ := f.open(localFor(20*time.Millisecond), func(c *mutex.Config) { c.MaxWait = 300 * time.Millisecond })
-		b, _ := f.open()
-		for _, holder := range []*mutex.Mutex{m, b} {
-			l := f.take(holder, "k")
-			began := time.Now()
-			redistest.WantErr(f, redistest.ErrorOf(m.Lock(f.Context(), "k")), leasehold.ErrBusy, redistest.Not(leasehold.ErrUnavailable))
-			redistest.Between(f, time.Since(began), 300*time.Millisecond, 310*time.Millisecond, "it took %v")
-			unlock(f, l)
-			time.Sleep(50 * time.Millisecond)
-		}
-	})
-}
-
 // A token that was counted on from the last one, since the server's clock went back, is
 // ahead of the clock. A process numbers no turns from it: if it died, the next grant's
 // token could be below theirs.

@@ -11,29 +11,8 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
-	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
-
-// A thousand permits at once are one acquisition like any other.
-func TestAcquireNOfAThousand(t *testing.T) {
-	each(t, func(f *fixture) {
-		s, _ := f.open(limit(1500))
-		l := f.take(s, "k", 1000)
-		f.WantHeld("k", 1000)
-		redistest.WantErr(f, l.Extend(f.Context(), time.Hour))
-		redistest.WantErr(f, l.Extend(f.Context(), time.Second)) // shortens nothing
-		redistest.AtLeast(f, time.Until(l.Deadline()), 50*time.Minute, "after a shorter Extend the Deadline lies in %v")
-		for member, ends := range f.Held("k") {
-			redistest.CheckNow(f, ends >= harness.Now()+3_000_000, "extending left %s behind", member)
-		}
-		w := f.wait(f.Context(), s, "k", 501)
-		release(f, l)
-		f.WantHeld("k", 501)
-		release(f, w.Got())
-		f.WantHeld("k", 0)
-	})
-}
 
 func TestTryAcquireTellsHowBusy(t *testing.T) {
 	each(t, func(f *fixture) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -72,82 +73,59 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 	})
 }
 
-func TestHashKeysShowsTheKeyNowhere(t *testing.T) {
-	each(t, func(f *fixture) {
-		const secret = "alice@example.com"
-		hashed := func(c *semaphore.Config) { c.HashKeys, c.MaxWaiters = true, 1 }
-		s, wire := f.open(prefixed(f), hashed)
-		same, _ := f.open(prefixed(f), hashed)
-		l := f.take(s, secret, 1)
-		redistest.Require(f, l.Key(), secret, "Key is %q")
-		_, busy := same.TryAcquire(f.Context(), secret)
-		redistest.WantErr(f, busy, leasehold.ErrBusy)
-		ctx, cancel := context.WithCancel(f.Context())
-		ended := make(chan error, 1)
-		go func() {
-			_, err := s.Acquire(ctx, secret)
-			ended <- err
-		}()
-		redistest.Eventually(f, "the keys of a waiter", func() bool { return len(f.Keys()) == 3 })
-		redistest.Eventually(f, "the subscription", func() bool { return len(f.Subscribed(f.Family)) == 1 })
-		_, full := same.Acquire(f.Context(), secret)
-		redistest.WantErr(f, full, leasehold.ErrQueueFull)
-		keys := f.Keys()
-		redistest.CheckNow(f, len(keys) == 3, "keys %q", keys)
-		shown := append(slices.Clone(keys), f.Subscribed(f.Family)...)
-		for _, key := range keys {
-			shown = append(shown, f.RDB.ZRange(f.Context(), key, 0, -1).Val()...)
-		}
-		cancel()
-		errs := []error{busy, full, redistest.Get(f, "the waiter", ended), l.Extend(f.Context(), 1)}
-		_, err := s.TryAcquireN(f.Context(), secret, 2)
-		errs = append(errs, err)
-		wire.Cut()
-		_, err = s.TryAcquire(f.Context(), secret)
-		errs = append(errs, err)
-		wire.Heal()
-		release(f, l)
-		errs = append(errs, l.Release(), l.Extend(f.Context(), time.Minute), context.Cause(l.Context()))
-		for i, err := range errs {
-			redistest.CheckNow(f, err != nil, "call %d did not fail", i)
-			shown = append(shown, err.Error())
-		}
-		for _, text := range shown {
-			redistest.Check(f, !strings.Contains(text, "alice") && !strings.Contains(text, "example"), "%q shows the key", text)
-		}
-	})
-}
-
+// An error names its operation, the family and the key, and no owner. With HashKeys the key shows nowhere:
+// neither in an error nor in Redis.
 func TestErrorsNameOperationFamilyAndKeyAndNoOwner(t *testing.T) {
-	some(t, func(f *fixture) {
-		s, wire := f.open(func(c *semaphore.Config) { c.MaxWaiters = 1 })
-		l := f.take(s, "a/b c", 1)
-		owner, _, _ := strings.Cut(fmt.Sprint(f.Held("a/b c")), ".")
-		owner = strings.TrimPrefix(owner, "map[")
-		redistest.CheckNow(f, len(owner) >= 16, "an owner id of %q", owner)
-		check := func(err error, op string) {
-			f.Helper()
-			redistest.WantText(f, err, "leasehold: semaphore: "+op+" "+f.Family+"/a/b c: ")
-			redistest.Check(f, !strings.Contains(err.Error(), owner), "%q shows the owner", err)
+	each(t, func(f *fixture) {
+		const key = "alice@example.com/b c"
+		for _, hash := range []bool{false, true} {
+			config := func(c *semaphore.Config) { c.HashKeys, c.MaxWaiters = hash, 1 }
+			s, wire := f.open(prefixed(f), config)
+			same, _ := f.open(prefixed(f), config)
+			l := f.take(s, key, 1)
+			redistest.Require(f, l.Key(), key, "Key is %q")
+			errs := map[string][]error{}
+			failed := func(op string, err error) { errs[op] = append(errs[op], err) }
+			failed("try acquire", redistest.ErrorOf(same.TryAcquire(f.Context(), key)))
+			redistest.WantErr(f, errs["try acquire"][0], leasehold.ErrBusy)
+			ctx, cancel := context.WithCancel(f.Context())
+			waiter := harness.Start(f.T, func() (*semaphore.Lease, error) { return s.Acquire(ctx, key) })
+			redistest.Eventually(f, "the keys of a waiter", func() bool { return len(f.Keys()) == 3 })
+			redistest.Eventually(f, "the subscription", func() bool { return len(f.Subscribed(f.Family)) == 1 })
+			failed("acquire", redistest.ErrorOf(same.Acquire(f.Context(), key)))
+			redistest.WantErr(f, errs["acquire"][0], leasehold.ErrQueueFull)
+			failed("do", same.Do(f.Context(), key, func(context.Context) error { return nil }))
+			shown := append(f.Keys(), f.Subscribed(f.Family)...)
+			for _, name := range f.Keys() {
+				shown = append(shown, f.RDB.ZRange(f.Context(), name, 0, -1).Val()...)
+			}
+			cancel()
+			failed("acquire", waiter.Failed())
+			failed("try acquire", redistest.ErrorOf(s.TryAcquireN(f.Context(), key, 2)))
+			wire.Cut()
+			failed("try acquire", redistest.ErrorOf(s.TryAcquire(f.Context(), key)))
+			failed("extend", l.Extend(f.Context(), time.Minute))
+			wire.Heal()
+			release(f, l)
+			failed("release", l.Release())
+			failed("extend", l.Extend(f.Context(), time.Minute))
+			failed("hold", context.Cause(l.Context()))
+			label, owner := "/"+key, strings.Split(l.ID(), "-")[0]
+			if hash {
+				label = "/"
+			}
+			for op, all := range errs {
+				for _, err := range all {
+					redistest.WantText(f, err, "leasehold: semaphore: "+op+" "+f.Family+label)
+					redistest.Check(f, !strings.Contains(err.Error(), owner), "%q shows the owner", err)
+					shown = append(shown, err.Error())
+				}
+			}
+			for _, text := range shown {
+				redistest.Check(f, !hash || !strings.Contains(text, "alice") && !strings.Contains(text, "example"), "%q shows the key", text)
+			}
+			redistest.Eventually(f, "the keys to be gone", func() bool { return len(f.Keys()) == 0 })
 		}
-		_, err := s.TryAcquire(f.Context(), "a/b c")
-		check(err, "try acquire")
-		ctx, cancel := context.WithCancel(f.Context())
-		w := f.wait(ctx, s, "a/b c", 1)
-		_, err = s.Acquire(f.Context(), "a/b c")
-		check(err, "acquire")
-		err = s.Do(f.Context(), "a/b c", func(context.Context) error { return nil })
-		check(err, "do")
-		cancel()
-		check(w.Failed(), "acquire")
-		wire.Cut()
-		_, err = s.TryAcquire(f.Context(), "a/b c")
-		check(err, "try acquire")
-		check(l.Extend(f.Context(), time.Minute), "extend")
-		check(l.Release(), "release")
-		check(l.Release(), "release")
-		check(context.Cause(l.Context()), "hold")
-		wire.Heal()
 	})
 }
 

@@ -14,13 +14,12 @@ var strictOnly = map[string]string{
 	"TestReleaseOfWhatIsGoneIsErrLost":              noCall,
 	"TestRevokePassesAllPermitsOn":                  noCall + ", so it may not know yet of a revocation",
 	"TestTryEndsWhenRedisGoesAway":                  noCall,
-	"TestHashKeysShowsTheKeyNowhere":                register,
 	"TestKeyNamesAreAsDocumentedAndExpire":          register,
 	"TestInspectListsHoldersAndWaiters":             "Holder.Keeps is true",
 	"TestKeptPermitsAreShown":                       "one of its handles keeps nothing",
 	"TestUseOfACopyNamesTheMisuse":                  "a copy of a lease has the same turn",
 	"TestGrantBeforeTheSubscriptionStands":          "what is kept uses the connection that the test counts on",
-	"TestErrorsNameOperationFamilyAndKeyAndNoOwner": leaves,
+	"TestErrorsNameOperationFamilyAndKeyAndNoOwner": register,
 	"TestEachRequestIsJudgedByItsOwnLimit":          leaves,
 }
 

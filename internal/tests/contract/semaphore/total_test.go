@@ -64,26 +64,6 @@ func TestTotalBoundsAllKeysTogether(t *testing.T) {
 	})
 }
 
-// A permit goes to a waiter of any key and any process, by the releaser's own call;
-// and a key at its own limit holds no other key up.
-func TestTotalIsHandedToTheNextKey(t *testing.T) {
-	each(t, func(f *fixture) {
-		s, _ := f.open(limit(1), total(2))
-		other, _ := f.open(limit(1), total(2))
-		a, b := f.take(s, "a", 1), f.take(s, "b", 1)
-		again := f.start(s, "a", 1)
-		f.inLine(1)
-		c := f.start(other, "c", 1)
-		f.inLine(2)
-		release(f, b) // "a" came first, and is at its own limit
-		l := c.Got()
-		redistest.CheckNow(f, !again.Ended(), "a key holds more than its limit")
-		release(f, l)
-		release(f, a)
-		release(f, again.Got())
-	})
-}
-
 // MaxWaiters bounds the waiters of a key, MaxWaitersTotal those of all.
 func TestMaxWaitersOfAKeyAndOfAll(t *testing.T) {
 	each(t, func(f *fixture) {

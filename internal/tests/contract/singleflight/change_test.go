@@ -33,24 +33,6 @@ func TestPutStandsAgainstALoadUnderWay(t *testing.T) {
 	})
 }
 
-// A Put drops what other schemas have, and takes the right to store from their loads.
-func TestPutReachesAllSchemas(t *testing.T) {
-	each(t, func(f *fixture) {
-		one, _ := f.open(func(c *singleflight.Config[string]) { c.Schema = 1 })
-		two, _ := f.open(func(c *singleflight.Config[string]) { c.Schema = 2 })
-		fetch(f, f.Context(), two, "k", gives("cached")).got()
-		o := newOrigin(f)
-		three, _ := f.open(func(c *singleflight.Config[string]) { c.Schema = 3 })
-		loading, l := begin(f, f.Context(), three, "k", o, o.load)
-		redistest.WantErr(f, one.Put(f.Context(), "k", "put"))
-		wantNothing(f, two, "k")
-		l.returns("old")
-		loading.got()
-		wantNothing(f, three, "k")
-		fetch(f, f.Context(), one, "k", never(f)).wantValue("put")
-	})
-}
-
 // A value that may not be stored ends what was cached, and Put says so.
 func TestPutThatIsNotStored(t *testing.T) {
 	some(t, func(f *fixture) {

@@ -115,23 +115,6 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 	}
 }
 
-// Close ends a load that waits for its permit, and a caller that waits for another process.
-func TestCloseEndsWaits(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, other := f.two(func(c *singleflight.Config[string]) { c.MaxLoads = 1 })
-		theirs, l, _ := f.loading(other, "theirs")
-		waits := fetch(f, f.Context(), g, "theirs", never(f))
-		permit := fetch(f, f.Context(), g, "own", never(f))
-		synctest.Wait()
-		redistest.NoError(f, g.Close(f.Context()))
-		redistest.WantErr(f, waits.failed(), leasehold.ErrClosed)
-		redistest.WantErr(f, permit.failed(), leasehold.ErrClosed)
-		redistest.Check(f, f.Queued("theirs") == 0 && f.freed("own"), "it is in a queue yet")
-		l.returns("v")
-		theirs.got()
-	})
-}
-
 // Invalidate and Put that Redis does not answer return when the handle is closed.
 func TestCloseEndsInvalidations(t *testing.T) {
 	bubble(t, func(f *fixture) {

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,38 +109,6 @@ func TestObserverThatLeavesNoCtx(t *testing.T) {
 		oops := errors.New("oops")
 		fetch(f, f.Context(), g, "k", func(ctx context.Context) (string, error) { return "v", ctx.Err() }).want("v", singleflight.Loaded)
 		redistest.WantErr(f, fetch(f, f.Context(), g, "l", fails(oops)).failed(), oops)
-	})
-}
-
-// watchedCtx tells whether a load has asked it for a value.
-type watchedCtx struct {
-	context.Context
-	asked atomic.Bool
-}
-
-func (c *watchedCtx) Value(key any) any {
-	var calls [64]uintptr
-	frames := runtime.CallersFrames(calls[:runtime.Callers(1, calls[:])])
-	for more := true; more; {
-		var frame runtime.Frame
-		if frame, more = frames.Next(); strings.Contains(frame.Function, "singleflight.(*load[") {
-			c.asked.Store(true)
-		}
-	}
-	return c.Context.Value(key)
-}
-
-// A load starts under the lock of its group, so it calls no method of its caller's ctx: one that
-// blocks would hold up all callers.
-func TestLoadAsksTheCtxOfItsCallerNothing(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, _ := f.open(staleFor)
-		ctx := &watchedCtx{Context: f.Context()}
-		fetch(f, ctx, g, "k", gives("v")).want("v", singleflight.Loaded)
-		f.stalled(g, "k")
-		fetch(f, ctx, g, "k", gives("w")).want("v", singleflight.Stale)
-		synctest.Wait()
-		redistest.Check(f, !ctx.asked.Load(), "the load has asked the ctx for a value")
 	})
 }
 

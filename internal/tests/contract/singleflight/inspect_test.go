@@ -136,26 +136,6 @@ func TestInspect(t *testing.T) {
 	})
 }
 
-// Waiting counts the callers that wait: not the trace of a caller that gave up before it was answered.
-func TestInspectCountsWhoWaits(t *testing.T) {
-	some(t, func(f *fixture) {
-		other, g, wire := f.pair()
-		first, l, _ := f.loading(g, "k")
-		fetch(f, f.Context(), other, "warm", gives("v")).got()
-		ctx, cancel := context.WithCancel(f.Context())
-		wire.StallReplies("load enter")
-		gone := fetch(f, ctx, other, "k", never(f))
-		redistest.Eventually(f, "the other to wait", func() bool { return inspect(f, g, "k").Waiting == 1 })
-		cancel()
-		gone.failed()
-		redistest.Eventually(f, "the other to leave", func() bool { return f.Queued("k") == 0 })
-		redistest.Expect(f, inspect(f, g, "k").Waiting, 0, "%d wait, want none")
-		l.returns("v")
-		first.got()
-		wire.Heal()
-	})
-}
-
 // Inspect changes nothing: servers run it where scripts may not write.
 func TestInspectWritesNothing(t *testing.T) {
 	t.Parallel()

@@ -168,6 +168,7 @@ func TestNearReadUnderWayDoesNotOutliveAnInvalidation(t *testing.T) {
 				writer := mustOpen(f)
 				put(f, writer, "k", "refreshed")
 				refreshed := f.RDB.Get(f.Context(), f.Part("k", "value")).Val()
+				time.Sleep(time.Millisecond) // another time of publication
 				put(f, writer, "k", "old")
 				if renewal {
 					warm(f, g, "k", "old")

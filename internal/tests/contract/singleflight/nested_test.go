@@ -151,28 +151,13 @@ func TestCycleThroughAnotherProcessUnwinds(t *testing.T) {
 // A load that was begun for a caller which was then served something older is not waited for by that caller. So its
 // loader may ask for the key of the load that the caller runs in, and gets that load's value.
 func TestLoadThatItsCallersLoadDoesNotWaitFor(t *testing.T) {
-	do := func(ctx context.Context, g *singleflight.Group[string], load loader) (string, error) {
-		return g.Do(ctx, "b", load)
-	}
-	doMany := func(ctx context.Context, g *singleflight.Group[string], load loader) (string, error) {
-		m, err := g.DoMany(ctx, []string{"b"}, func(ctx context.Context, _ []string) (map[string]string, error) {
-			v, err := load(ctx)
-			return map[string]string{"b": v}, err
-		})
-		return m["b"], err
-	}
-	for what, c := range map[string]struct {
-		soft time.Duration // SoftTimeout
-		ask  func(ctx context.Context, g *singleflight.Group[string], load loader) (string, error)
-	}{
-		"a refresh behind a stale value": {0, do}, "a refresh of a batch": {0, doMany}, "a load at SoftTimeout": {time.Second, do},
-	} {
+	for what, soft := range map[string]time.Duration{"a refresh behind a stale value": 0, "a load at SoftTimeout": time.Second} {
 		subBubble(t, what, func(f *fixture) {
-			g, _ := f.open(staleFor, func(cfg *singleflight.Config[string]) { cfg.ErrorTTL, cfg.SoftTimeout = time.Minute, c.soft })
+			g, _ := f.open(staleFor, func(cfg *singleflight.Config[string]) { cfg.ErrorTTL, cfg.SoftTimeout = time.Minute, soft })
 			f.stalled(g, "b")
 			o := newOrigin(f)
 			a := fetch(f, f.Context(), g, "a", func(ctx context.Context) (string, error) {
-				v, err := c.ask(ctx, g, func(ctx context.Context) (string, error) {
+				v, err := g.Do(ctx, "b", func(ctx context.Context) (string, error) {
 					time.Sleep(2 * time.Second) // longer than SoftTimeout
 					return g.Do(ctx, "a", never(f))
 				})

@@ -46,23 +46,6 @@ func TestRevokeOfALoad(t *testing.T) {
 	})
 }
 
-// A load that was invalidated can be revoked, too.
-func TestRevokeOfAnInvalidatedLoad(t *testing.T) {
-	some(t, func(f *fixture) {
-		a, _ := f.open(func(c *singleflight.Config[string]) { c.Prefix = f.Family })
-		o := newOrigin(f)
-		first, l := begin(f, f.Context(), a, "k", o, o.obedient)
-		id := inspect(f, a, "k").LoadID
-		redistest.Eventually(f, "the loader's subscription", func() bool { return len(f.Subscribed(f.Family)) > 0 })
-		redistest.WantErr(f, a.Invalidate(f.Context(), "k"))
-		redistest.WantErr(f, a.Revoke(f.Context(), "k", id, "it hangs"))
-		redistest.Get(f, "the end of the load's ctx", l.ctx.Done())
-		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrRevoked)
-		o.next(f).returns("new") // its caller asks anew
-		first.wantValue("new")
-	})
-}
-
 // A load that is revoked before its process knows of it has not run: its caller asks anew.
 func TestRevokeOfALoadWhoseReplyIsLost(t *testing.T) {
 	withProxy(t, func(f *fixture, p *redistest.Proxy) {

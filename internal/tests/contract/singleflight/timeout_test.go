@@ -3,6 +3,7 @@ package singleflight
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +50,28 @@ func TestLoadTimeout(t *testing.T) {
 	}
 }
 
+// A loader that says "deadline exceeded" at the very moment has timed out all the
+// same. Which of the two is noticed first is a matter of chance.
+func TestLoadTimeoutIsNoDeadline(t *testing.T) {
+	t.Parallel()
+	rdb, wire := nowhere(t), &harness.Wire{Patience: clientPatience}
+	rdb.AddHook(wire)
+	wire.Cut()
+	g := group(t, rdb, locally, func(c *singleflight.Config[string]) { c.LoadTimeout = 5 * time.Millisecond })
+	for range 10 {
+		var all []*pending[string]
+		for i := range 200 {
+			all = append(all, fetch(t, t.Context(), g, strconv.Itoa(i), func(ctx context.Context) (string, error) {
+				<-ctx.Done()
+				return "", ctx.Err()
+			}))
+		}
+		for _, p := range all {
+			redistest.WantErr(t, p.failed(), singleflight.ErrLoadTimeout, redistest.Not(context.DeadlineExceeded))
+		}
+	}
+}
+
 // A loader's own deadline is the loader's error, not a time-out of ours.
 func TestLoadersOwnDeadline(t *testing.T) {
 	bubble(t, func(f *fixture) {
@@ -62,23 +85,6 @@ func TestLoadersOwnDeadline(t *testing.T) {
 		err := waits.failed()
 		redistest.WantErr(f, err, redistest.Not(singleflight.ErrLoadTimeout, context.DeadlineExceeded), redistest.Says("deadline exceeded"))
 	})
-}
-
-// At SoftTimeout a DoMany serves the stale values that it has, and waits on only for the keys of which it has none.
-func TestSoftTimeoutOfDoMany(t *testing.T) {
-	for what, mod := range map[string]config{"StaleFor": staleFor, "StaleIfError": staleIfError} {
-		subBubble(t, what, func(f *fixture) {
-			g, _ := f.open(mod, func(c *singleflight.Config[string]) { c.SoftTimeout = time.Second })
-			f.stalled(g, "stale")
-			b := newBatches()
-			b.gate = make(chan struct{})
-			all := doMany(f, f.Context(), g, []string{"first", "stale", "last"}, b)
-			<-b.began
-			time.Sleep(5 * time.Second)
-			close(b.gate)
-			redistest.NoError(f, all.got("first", "FIRST", "stale", "old", "last", "LAST"))
-		})
-	}
 }
 
 // Whatever a call waits for, it returns when its ctx ends, and leaves nothing behind: not in the queue, nor a lease.

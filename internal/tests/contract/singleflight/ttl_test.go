@@ -51,46 +51,6 @@ func TestDefaults(t *testing.T) {
 	})
 }
 
-func TestJitter(t *testing.T) {
-	for _, c := range []struct {
-		jitter      float64
-		least, most time.Duration
-	}{{0.5, 50 * time.Second, 150 * time.Second}, {0.2, 80 * time.Second, 120 * time.Second}, {-1, 100 * time.Second, 100 * time.Second}} {
-		subBubble(t, fmt.Sprint(c.jitter), func(f *fixture) {
-			g, _ := f.open(func(cfg *singleflight.Config[string]) {
-				cfg.TTL, cfg.NotFoundTTL, cfg.Jitter = 100*time.Second, 100*time.Second, c.jitter
-			})
-			for what, load := range map[string]loader{"value": gives("v"), "nothing": fails(singleflight.ErrNotFound)} {
-				least, most := time.Hour, time.Duration(0)
-				for i := range 120 {
-					key := fmt.Sprint(what, i)
-					_, _ = g.Do(f.Context(), key, load)
-					ttl := inspect(f, g, key).FreshFor
-					least, most = min(least, ttl), max(most, ttl)
-				}
-				room := (c.most - c.least) / 10
-				redistest.Check(f, least >= c.least && least <= c.least+room && most <= c.most+time.Millisecond && most >= c.most-room,
-					"%s: TTLs from %v to %v, want %v to %v", what, least, most, c.least, c.most)
-			}
-		})
-	}
-}
-
-// A TTL is kept to the millisecond, rounded up, and then the value is gone.
-func TestTTL(t *testing.T) {
-	for _, ttl := range []time.Duration{time.Millisecond, 1500 * time.Microsecond, 250 * time.Millisecond, 24 * time.Hour} {
-		subBubble(t, ttl.String(), func(f *fixture) {
-			g, _ := f.open(func(c *singleflight.Config[string]) { c.TTL, c.Jitter = ttl, -1 })
-			fetch(f, f.Context(), g, "k", gives("1")).got()
-			whole := (ttl + time.Millisecond - 1).Truncate(time.Millisecond)
-			time.Sleep(whole - time.Microsecond)
-			fetch(f, f.Context(), g, "k", never(f)).want("1", singleflight.Cached)
-			time.Sleep(time.Microsecond)
-			fetch(f, f.Context(), g, "k", gives("2")).want("2", singleflight.Loaded)
-		})
-	}
-}
-
 // TTLFor says how long each value is fresh, is asked once a load, and is not asked for what is no value.
 func TestTTLFor(t *testing.T) {
 	bubble(t, func(f *fixture) {

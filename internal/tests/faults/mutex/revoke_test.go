@@ -2,10 +2,8 @@ package mutex
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,14 +16,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
 )
-
-// member is what stands in holders for the lock of the site's key.
-func (s *site) member() string {
-	s.TB.Helper()
-	all, err := s.RDB.ZRange(s.TB.Context(), "leasehold:mtx:{"+s.Family+":"+s.Key+"}:holders", 0, -1).Result()
-	redistest.CheckNow(s.TB, err == nil && len(all) == 1, "holders has %q, %v; want one member", all, err)
-	return all[0]
-}
 
 // A holder of 0.2 s or more is told of a revoke within milliseconds.
 func TestHolderIsToldOfARevokeAtOnce(t *testing.T) {
@@ -75,41 +65,6 @@ func TestRevokeWhereMemoryHasRunOut(t *testing.T) {
 	redistest.WantErr(t, context.Cause(l.Context()), leasehold.ErrRevoked)
 	redistest.WantErr(t, s.RDB.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	redistest.NoError(t, next.Unlock())
-}
-
-// A lock is revoked after it was granted and before the reply to its Lock has arrived:
-// the hint comes first, and is kept until the lease begins.
-func TestHintBeforeTheLeaseBeginsIsKept(t *testing.T) {
-	srv := redistest.Shared(t, redistest.NeedServers(t)[0])
-	s := newSite(t, srv.Client())
-	p := redistest.NewProxy(t, srv.Addr())
-	holder, operator := s.handle(p.Client(), mutex.Config{}), s.handle(srv.Client(), mutex.Config{})
-	other := redistest.Must(holder.Lock(t.Context(), "other"))(t)
-	redistest.Eventually(t, "the holder's subscription", func() bool {
-		channels := s.RDB.PubSubChannels(t.Context(), "leasehold:inbox:"+other.ID()[:8]+"*").Val()
-		return len(channels) == 1
-	})
-	enter := p.HoldReply(harness.Does("enter"), 1)
-	locked := locking(holder, s.Key)
-	enter.Wait()
-	words := strings.Split(s.member(), ".")
-	hinted := make(chan struct{}, 1)
-	p.SetHook(func(ev redistest.Event) redistest.Action {
-		if ev.Stage == redistest.OnMessage && ev.Payload == "R "+words[1] {
-			hinted <- struct{}{}
-		}
-		return redistest.Pass
-	})
-	redistest.WantErr(t, operator.Revoke(t.Context(), s.Key, words[0][:8]+"-"+words[1], "it hangs"))
-	redistest.Get(t, "the hint", hinted)
-	time.Sleep(50 * time.Millisecond) // the handle has read it
-	enter.Release()
-	l := within(t, redistest.Soon, locked)
-	began := time.Now()
-	redistest.Get(t, "the end of the Context", l.Context().Done())
-	cause := context.Cause(l.Context())
-	redistest.Check(t, errors.Is(cause, leasehold.ErrRevoked) && time.Since(began) <= harness.Slack, "told after %v: %v", time.Since(began), cause)
-	redistest.NoError(t, other.Unlock())
 }
 
 // eachNode calls fn with each primary in turn.

@@ -55,37 +55,32 @@ func TestHolderIsToldThatItsKeyIsGone(t *testing.T) {
 			l := redistest.Must(s.closing(rdb, semaphore.Config{Limit: 1, TTL: lastingTTL}).TryAcquire(t.Context(), s.Key))(t)
 			return s, l
 		}
-		told := func(t *testing.T, l *semaphore.Lease) {
-			t.Helper()
-			deadline := l.Deadline()
-			redistest.Get(t, "the end of a lease whose key is gone", l.Context().Done())
-			redistest.AtMost(t, time.Since(deadline), 0, "told %v after the deadline; a renewal comes long before")
-			harness.IsErr(t, "cause", context.Cause(l.Context()), leasehold.ErrLost)
-			harness.IsErr(t, "release", l.Release(), leasehold.ErrLost)
+		for _, what := range []string{"foreign", "deleted", "deleted and taken"} {
+			t.Run(what, func(t *testing.T) {
+				s, l := hold(t)
+				stays, release := func() {}, func() {}
+				if what == "foreign" {
+					stays = s.foreign("holders")
+				} else {
+					redistest.WantErr(t, s.RDB.Del(t.Context(), s.Part("holders")).Err())
+				}
+				if what == "deleted and taken" {
+					next := redistest.Must(s.closing(rdb, semaphore.Config{Limit: 1}).TryAcquire(t.Context(), s.Key))(t)
+					release = func() { s.holds(1); redistest.Expect(t, next.Release(), nil, "the successor's release: %v") }
+				}
+				deadline := l.Deadline()
+				redistest.Get(t, "the end of a lease whose key is gone", l.Context().Done())
+				redistest.AtMost(t, time.Since(deadline), 0, "told %v after the deadline; a renewal comes long before")
+				harness.IsErr(t, "cause", context.Cause(l.Context()), leasehold.ErrLost)
+				harness.IsErr(t, "release", l.Release(), leasehold.ErrLost)
+				release()
+				if stays(); what == "foreign" {
+					isWrongType(t, "cause", context.Cause(l.Context()), leasehold.ErrLost)
+					s.RDB.Del(context.Background(), s.Part("holders"))
+				}
+				s.empty(1, 0)
+			})
 		}
-		t.Run("foreign", func(t *testing.T) {
-			s, l := hold(t)
-			stays := s.foreign("holders")
-			told(t, l)
-			isWrongType(t, "cause", context.Cause(l.Context()), leasehold.ErrLost)
-			stays()
-			s.RDB.Del(context.Background(), s.Part("holders"))
-		})
-		t.Run("deleted", func(t *testing.T) {
-			s, l := hold(t)
-			redistest.WantErr(t, s.RDB.Del(t.Context(), s.Part("holders")).Err())
-			told(t, l)
-			s.empty(1, 0)
-		})
-		t.Run("deleted and taken", func(t *testing.T) {
-			s, l := hold(t)
-			redistest.WantErr(t, s.RDB.Del(t.Context(), s.Part("holders")).Err())
-			next := redistest.Must(s.closing(rdb, semaphore.Config{Limit: 1}).TryAcquire(t.Context(), s.Key))(t)
-			told(t, l)
-			s.holds(1)
-			redistest.Expect(t, next.Release(), nil, "the successor's release: %v")
-			s.empty(1, 0)
-		})
 	})
 }
 
