@@ -108,17 +108,15 @@ func BenchmarkKeepGateway(b *testing.B) {
 	for _, roundTrip := range []time.Duration{0, 2 * time.Millisecond} {
 		for _, load := range []int{30, 70, 95} {
 			for _, k := range kept {
-				for _, tries := range []bool{false, true} {
-					b.Run(fmt.Sprintf("roundtrip=%v/load=%d/%s/try=%v", roundTrip, load, k.name, tries), func(b *testing.B) {
-						gateway(b, roundTrip, float64(load)/100, k.long, tries)
-					})
-				}
+				b.Run(fmt.Sprintf("roundtrip=%v/load=%d/%s", roundTrip, load, k.name), func(b *testing.B) {
+					gateway(b, roundTrip, float64(load)/100, k.long)
+				})
 			}
 		}
 	}
 }
 
-func gateway(b *testing.B, roundTrip time.Duration, load float64, keepFor time.Duration, tries bool) {
+func gateway(b *testing.B, roundTrip time.Duration, load float64, keepFor time.Duration) {
 	const clients, tenants, limit, hold = 8, 100, 20, 20 * time.Millisecond
 	srv := harness.StartOwn(b)
 	far := srv.Distant(b, roundTrip)
@@ -134,14 +132,10 @@ func gateway(b *testing.B, roundTrip time.Duration, load float64, keepFor time.D
 	gap := float64(hold) / (load * limit * whole) // between two requests, on the average
 	var mu sync.Mutex
 	var took []time.Duration
-	refused, failed := 0, 0
+	failed := 0
 	request := func(s *semaphore.Semaphore, key string, measured bool) {
-		acquire := s.Acquire
-		if tries {
-			acquire = s.TryAcquire
-		}
 		began := time.Now()
-		l, err := acquire(context.Background(), key)
+		l, err := s.Acquire(context.Background(), key)
 		d := time.Since(began)
 		if err == nil {
 			time.Sleep(hold)
@@ -150,8 +144,6 @@ func gateway(b *testing.B, roundTrip time.Duration, load float64, keepFor time.D
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
-		case errors.Is(err, leasehold.ErrBusy):
-			refused++
 		case errors.Is(err, leasehold.ErrUnavailable), errors.Is(err, leasehold.ErrLost): // the machine stood still
 			failed++
 		case err != nil:
@@ -178,7 +170,7 @@ func gateway(b *testing.B, roundTrip time.Duration, load float64, keepFor time.D
 		all.Wait()
 	}
 	run(2*time.Second, false)
-	refused, failed = 0, 0
+	failed = 0
 	stats := srv.Client()
 	before := harness.Scripts(b, stats)
 	run(time.Duration(b.N)*time.Second, true)
@@ -187,6 +179,5 @@ func gateway(b *testing.B, roundTrip time.Duration, load float64, keepFor time.D
 	b.ReportMetric((harness.Scripts(b, stats)-before)/n, "calls/request")
 	b.ReportMetric(n/float64(b.N), "requests/s")
 	harness.Report(b, "", took)
-	b.ReportMetric(100*float64(refused)/n, "refused-%")
 	b.ReportMetric(100*float64(failed)/n, "failed-%")
 }

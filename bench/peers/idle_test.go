@@ -50,15 +50,15 @@ func BenchmarkIdleWaiters(b *testing.B) {
 	var seconds float64
 	for b.Loop() {
 		for i, l := range all {
-			q := wait(b, l.name+"-idle", turns[i][clients], turns[i][:clients], waiters)
-			time.Sleep(settle)
-			before := redistest.Commandstats(b, stats[i])
-			time.Sleep(span)
-			after := redistest.Commandstats(b, stats[i])
-			q.end()
-			for _, command := range sends[l.name] {
-				sent[i] += float64(after[command] - before[command])
-			}
+			whileTheyWait(b, l.name+"-idle", turns[i][clients], turns[i][:clients], waiters, func() {
+				time.Sleep(settle)
+				before := redistest.Commandstats(b, stats[i])
+				time.Sleep(span)
+				after := redistest.Commandstats(b, stats[i])
+				for _, command := range sends[l.name] {
+					sent[i] += float64(after[command] - before[command])
+				}
+			})
 		}
 		seconds += span.Seconds()
 	}
@@ -68,53 +68,25 @@ func BenchmarkIdleWaiters(b *testing.B) {
 	}
 }
 
-// queue is a crowd of waiters, and the one whom they wait for.
-type queue struct {
-	b       testing.TB
-	who     string
-	cancel  context.CancelFunc
-	release chan struct{}
-	waiters sync.WaitGroup
-	holder  chan error
-	granted atomic.Int64
-}
-
-// wait lets n goroutines, spread over all, wait for key, which holder has taken.
-func wait(b testing.TB, key string, holder turn, all []turn, n int) *queue {
+// whileTheyWait calls measure while n goroutines, spread over all, wait for key, which holder has
+// taken. None of them may get it meanwhile: it would not have been a wait.
+func whileTheyWait(b testing.TB, key string, holder turn, all []turn, n int, measure func()) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	q := &queue{b: b, who: key, cancel: cancel, release: make(chan struct{}), holder: make(chan error, 1)}
-	held := make(chan struct{})
-	go func() {
-		q.holder <- holder(ctx, key, func() { close(held); <-q.release })
-	}()
-	select {
-	case <-held:
-	case err := <-q.holder:
+	defer cancel()
+	redistest.WantErr(b, holder(ctx, key, func() {
+		var waiters sync.WaitGroup
+		var granted atomic.Int64
+		for i := range n {
+			waiters.Go(func() {
+				if all[i%len(all)](ctx, key, nil) == nil {
+					granted.Add(1)
+				}
+			})
+		}
+		measure()
 		cancel()
-		b.Fatalf("%s: hold: %v", key, err)
-	}
-	for i := range n {
-		q.waiters.Go(func() {
-			if all[i%len(all)](ctx, key, nil) == nil {
-				q.granted.Add(1)
-			}
-		})
-	}
-	return q
-}
-
-// end lets the waiters go, and then the holder. Nobody may have got the key
-// meanwhile: it would not have been a wait.
-func (q *queue) end() {
-	q.b.Helper()
-	q.cancel()
-	q.waiters.Wait()
-	close(q.release)
-	if err := <-q.holder; err != nil {
-		q.b.Fatalf("%s: give back: %v", q.who, err)
-	}
-	if n := q.granted.Load(); n > 0 {
-		q.b.Fatalf("%s: %d of those who waited got what another held", q.who, n)
-	}
+		waiters.Wait()
+		redistest.Check(b, granted.Load() == 0, "%s: %d of those who waited got what another held", key, granted.Load())
+	}))
 }

@@ -10,21 +10,33 @@ import (
 // Link is a way to Redis that can be cut and mended, as a network can: it passes
 // on what is sent in both directions.
 type Link struct {
-	listener         net.Listener
-	network, address string // of the server
+	listener net.Listener
 
 	mu    sync.Mutex
 	cut   bool
-	conns map[net.Conn]bool // both ends of each connection
+	conns []net.Conn // both ends of each connection
 }
 
 // Link opens a way to the server, which is cut when the show ends.
 func (s *Show) Link() *Link {
+	l := &Link{listener: Must(net.Listen("tcp", "127.0.0.1:0"))}
+	s.Defer(func() { _ = l.listener.Close(); l.Cut() })
 	opt := s.Redis.Options()
-	listener := Must(net.Listen("tcp", "127.0.0.1:0"))
-	l := &Link{listener: listener, network: opt.Network, address: opt.Addr, conns: map[net.Conn]bool{}}
-	s.Defer(func() { _ = listener.Close(); l.Cut() })
-	go l.serve()
+	go func() {
+		for {
+			client, err := l.listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				if server, err := net.DialTimeout(opt.Network, opt.Addr, 3*time.Second); err == nil {
+					l.carry(client, server)
+					_ = server.Close()
+				}
+				_ = client.Close()
+			}()
+		}
+	}()
 	return l
 }
 
@@ -36,10 +48,10 @@ func (l *Link) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cut = true
-	for c := range l.conns {
+	for _, c := range l.conns {
 		_ = c.Close()
 	}
-	clear(l.conns)
+	l.conns = nil
 }
 
 // Mend lets clients connect again.
@@ -49,47 +61,20 @@ func (l *Link) Mend() {
 	l.cut = false
 }
 
-func (l *Link) serve() {
-	for {
-		client, err := l.listener.Accept()
-		if err != nil {
-			return
-		}
-		go l.carry(client)
+// carry returns when either end has closed, or the way is cut.
+func (l *Link) carry(client, server net.Conn) {
+	l.mu.Lock()
+	cut := l.cut
+	if !cut {
+		l.conns = append(l.conns, client, server)
 	}
-}
-
-func (l *Link) carry(client net.Conn) {
-	if !l.keep(client) {
+	l.mu.Unlock()
+	if cut {
 		return
 	}
-	server, err := net.DialTimeout(l.network, l.address, 3*time.Second)
-	if err != nil || !l.keep(server) {
-		_ = client.Close()
-		return
-	}
-	var both sync.WaitGroup
-	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
-		both.Go(func() {
-			_, _ = io.Copy(way[0], way[1])
-			_, _ = client.Close(), server.Close() // the end of either direction is the end of both
-		})
-	}
-	both.Wait()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.conns, client)
-	delete(l.conns, server)
-}
-
-// keep notes a connection, so that Cut ends it, or ends it now.
-func (l *Link) keep(c net.Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cut {
-		_ = c.Close()
-		return false
-	}
-	l.conns[c] = true
-	return true
+	go func() {
+		_, _ = io.Copy(server, client)
+		_, _ = client.Close(), server.Close()
+	}()
+	_, _ = io.Copy(client, server)
 }
