@@ -1,9 +1,7 @@
 package redistest
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -69,26 +67,6 @@ func TestProxyPairsRepliesBehindSubscriptions(t *testing.T) {
 		for _, want := range []string{"SUBSCRIBE", "SUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE", "UNSUBSCRIBE", "UNSUBSCRIBE", "PING"} {
 			Must(sub.Receive(t.Context()))(t)
 			Require(t, <-seen, want, "a reply to %s was paired with %s", want)
-		}
-	})
-}
-
-func TestProxyCutHoldsWhatOpenConnectionsSent(t *testing.T) {
-	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, opt func(*redis.Options)) {
-		for _, way := range []struct{ toServer, toClient bool }{{true, false}, {false, true}, {true, true}} {
-			key := Name(t)
-			p.Cut(way.toServer, way.toClient)
-			stranger := p.Client(opt).WithTimeout(10 * time.Millisecond)
-			CheckNow(t, stranger.Ping(t.Context()).Err() != nil, "a new connection works")
-			got := make(chan error, 1)
-			go func() { got <- rdb.Incr(context.Background(), key).Err() }()
-			select {
-			case err := <-got:
-				t.Fatalf("a reply came through: %v", err)
-			case <-time.After(10 * time.Millisecond):
-			}
-			p.Heal()
-			WantErr(t, <-got)
 		}
 	})
 }

@@ -17,7 +17,6 @@
 //	LEASEHOLD_SERVER   how the server's name begins: "redis-8.0"; "any": in turn
 //	LEASEHOLD_OUT      folder for the histories of failed runs, with drawings; none
 //	                   is a new one, where it is needed
-//	LEASEHOLD_HISTORY  a saved history: it is checked again, and nothing is run
 //
 // A failed run tells its seed and its fault. The same seed gives the same faults
 // and choices, but not the same timing: to see a rare failure again may take some

@@ -112,25 +112,8 @@ func save(t *testing.T, h *history.History, r *check.Report) {
 		}
 	}
 	redistest.NoError(t, err)
-	t.Logf("saved as %s.jsonl; LEASEHOLD_HISTORY=… checks it again", base)
+	t.Logf("saved as %s.jsonl", base)
 	for _, d := range r.Failed {
 		redistest.NoError(t, d.Save(base+"-"+d.Key+".html"))
 	}
-}
-
-// A history that was saved is checked again.
-func TestSavedHistory(t *testing.T) {
-	path, ok := os.LookupEnv("LEASEHOLD_HISTORY")
-	if !ok {
-		t.Skip("LEASEHOLD_HISTORY names none")
-	}
-	in := redistest.Must(os.Open(path))(t)
-	defer in.Close()
-	h := redistest.Must(history.ReadFrom(in))(t)
-	r := check.All(h, patience)
-	t.Log(r)
-	for _, d := range r.Failed {
-		redistest.NoError(t, d.Save(strings.TrimSuffix(path, ".jsonl")+"-"+d.Key+".html"))
-	}
-	r.Tell(t)
 }

@@ -3,7 +3,6 @@ package networks_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,35 +16,26 @@ func TestCrowdOnACacheOverALongRoundTrip(t *testing.T) {
 		g, err := singleflight.New[string](s.far(), singleflight.Config[string]{Name: "net", TTL: time.Minute})
 		redistest.CheckNow(s, err == nil, "New: %v", err)
 		s.Cleanup(func() { _ = g.Close(context.Background()) })
-		callers := either(20000, 3000)
-		began := time.Now()
-		var failed failures
-		var group sync.WaitGroup
-		for i := range callers {
+		s.atOnce(either(20000, 3000), "Do and DoMany", func(i int) error {
 			key := fmt.Sprint("key", i%200)
-			group.Go(func() {
-				var value string
-				var err error
-				if i%4 == 3 { // with a key that others want, too
-					var all map[string]string
-					all, err = g.DoMany(s.Context(), []string{key, "key0"}, func(_ context.Context, keys []string) (map[string]string, error) {
-						all := map[string]string{}
-						for _, key := range keys {
-							all[key] = "value of " + key
-						}
-						return all, nil
-					})
-					value = all[key]
-				} else {
-					value, err = g.Do(s.Context(), key, func(context.Context) (string, error) { return "value of " + key, nil })
-				}
-				if failed.add(err); err == nil && value != "value of "+key {
-					failed.add(fmt.Errorf("%s has the value %q", key, value))
-				}
-			})
-		}
-		group.Wait()
-		failed.report(s, "Do and DoMany")
-		s.Logf("%d calls took %v", callers, time.Since(began).Round(time.Millisecond))
+			value, err := "", error(nil)
+			if i%4 == 3 { // with a key that others want, too
+				var all map[string]string
+				all, err = g.DoMany(s.Context(), []string{key, "key0"}, func(_ context.Context, keys []string) (map[string]string, error) {
+					all := map[string]string{}
+					for _, key := range keys {
+						all[key] = "value of " + key
+					}
+					return all, nil
+				})
+				value = all[key]
+			} else {
+				value, err = g.Do(s.Context(), key, func(context.Context) (string, error) { return "value of " + key, nil })
+			}
+			if err == nil && value != "value of "+key {
+				err = fmt.Errorf("%s has the value %q", key, value)
+			}
+			return err
+		})
 	})
 }

@@ -41,7 +41,7 @@ func either[T any](inFull, inShort T) T {
 // A site is a server and clients with a network between.
 type site struct {
 	*testing.T
-	far  func(mod ...func(*redis.UniversalOptions)) redis.UniversalClient // behind the network
+	far  func() redis.UniversalClient // behind the network
 	near redis.UniversalClient
 
 	network *redistest.Relay // of a single server
@@ -54,9 +54,8 @@ func eachSite(t *testing.T, roundTrip time.Duration, cluster bool, scene func(s 
 	t.Run("one", func(t *testing.T) {
 		server := redistest.StartServer(t, versions[0])
 		network := redistest.NewRelay(t, server.Addr(), roundTrip/2)
-		scene(&site{T: t, network: network, near: server.Client(), far: func(mod ...func(*redis.UniversalOptions)) redis.UniversalClient {
-			o := &redis.UniversalOptions{Addrs: []string{network.Addr()}, PoolSize: 20}
-			return client(t, o, mod)
+		scene(&site{T: t, network: network, near: server.Client(), far: func() redis.UniversalClient {
+			return client(t, &redis.UniversalOptions{Addrs: []string{network.Addr()}, PoolSize: 20})
 		}})
 	})
 	if !cluster {
@@ -68,18 +67,13 @@ func eachSite(t *testing.T, roundTrip time.Duration, cluster bool, scene func(s 
 		for _, addr := range c.Addrs() {
 			networks.Store(addr, redistest.NewRelay(t, addr, roundTrip/2))
 		}
-		scene(&site{T: t, near: c.Client(), far: func(mod ...func(*redis.UniversalOptions)) redis.UniversalClient {
-			o := &redis.UniversalOptions{Addrs: c.Addrs(), PoolSize: 20, IsClusterMode: true}
-			o.Dialer = dialThrough(&networks)
-			return client(t, o, mod)
+		scene(&site{T: t, near: c.Client(), far: func() redis.UniversalClient {
+			return client(t, &redis.UniversalOptions{Addrs: c.Addrs(), PoolSize: 20, IsClusterMode: true, Dialer: dialThrough(&networks)})
 		}})
 	})
 }
 
-func client(t *testing.T, o *redis.UniversalOptions, mod []func(*redis.UniversalOptions)) redis.UniversalClient {
-	for _, f := range mod {
-		f(o)
-	}
+func client(t *testing.T, o *redis.UniversalOptions) redis.UniversalClient {
 	rdb := redis.NewUniversalClient(o)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
@@ -102,44 +96,50 @@ func (s *site) newMutex(rdb redis.UniversalClient, ttl time.Duration) *mutex.Mut
 // lockMany takes a lock on n keys at once.
 func (s *site) lockMany(m *mutex.Mutex, prefix string, n int) []*mutex.Lock {
 	s.Helper()
-	began := time.Now()
 	all := make([]*mutex.Lock, n)
-	var failed failures
-	var group sync.WaitGroup
-	for i := range n {
-		group.Go(func() {
-			l, err := m.Lock(s.Context(), fmt.Sprint(prefix, i))
-			if failed.add(err); err == nil {
-				all[i] = l
-			}
-		})
-	}
-	group.Wait()
-	if failed.report(s, "Lock") {
+	if !s.atOnce(n, "Lock", func(i int) (err error) {
+		all[i], err = m.Lock(s.Context(), fmt.Sprint(prefix, i))
+		return err
+	}) {
 		s.FailNow()
 	}
-	s.Logf("took %d locks in %v", n, time.Since(began).Round(time.Millisecond))
 	return all
 }
 
 // unlockMany gives all back at once and reports how many were lost.
 func (s *site) unlockMany(all []*mutex.Lock) {
 	s.Helper()
-	began, lost := time.Now(), 0
+	lost := 0
 	for _, l := range all {
 		if l.Context().Err() != nil {
 			lost++
 		}
 	}
+	s.atOnce(len(all), "Unlock", func(i int) error { return all[i].Unlock() })
+	redistest.Expect(s, lost, 0, "%d of %d locks were lost", lost, len(all))
+}
+
+// atOnce makes n calls at once, and reports whether all have succeeded.
+func (s *site) atOnce(n int, what string, call func(i int) error) bool {
+	s.Helper()
+	began := time.Now()
 	var failed failures
-	var group sync.WaitGroup
-	for _, l := range all {
-		group.Go(func() { failed.add(l.Unlock()) })
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { failed.add(call(i)) })
 	}
-	group.Wait()
-	failed.report(s, "Unlock")
-	redistest.Check(s, lost <= 0, "%d of %d locks were lost", lost, len(all))
-	s.Logf("gave %d locks back in %v", len(all), time.Since(began).Round(time.Millisecond))
+	all.Wait()
+	s.Logf("%d calls of %s took %v", n, what, time.Since(began).Round(time.Millisecond))
+	return !failed.report(s, what)
+}
+
+// pair takes a lock and gives it back.
+func pair(ctx context.Context, m *mutex.Mutex, key string) error {
+	l, err := m.Lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	return l.Unlock()
 }
 
 // failures counts errors.
@@ -255,20 +255,7 @@ func TestCrowdOverALongRoundTrip(t *testing.T) {
 		t.Run(fmt.Sprint(callers), func(t *testing.T) {
 			eachSite(t, 100*time.Millisecond, false, func(s *site) {
 				m := s.newMutex(s.far(), 30*time.Second)
-				began := time.Now()
-				var failed failures
-				var group sync.WaitGroup
-				for i := range callers {
-					group.Go(func() {
-						l, err := m.Lock(s.Context(), fmt.Sprint("own", i))
-						if failed.add(err); err == nil {
-							failed.add(l.Unlock())
-						}
-					})
-				}
-				group.Wait()
-				failed.report(s, "Lock and Unlock")
-				s.Logf("%d pairs took %v", callers, time.Since(began).Round(time.Millisecond))
+				s.atOnce(callers, "Lock and Unlock", func(i int) error { return pair(s.Context(), m, fmt.Sprint("own", i)) })
 			})
 		})
 	}
@@ -293,11 +280,8 @@ func TestHeldOverANarrowLink(t *testing.T) {
 						return
 					default:
 					}
-					l, err := m.Lock(s.Context(), fmt.Sprint("own", i))
-					if failed.add(err); err == nil {
-						failed.add(l.Unlock())
-						pairs.Add(1)
-					}
+					failed.add(pair(s.Context(), m, fmt.Sprint("own", i)))
+					pairs.Add(1)
 				}
 			})
 		}

@@ -45,65 +45,99 @@ type crowd struct {
 	all    sync.WaitGroup
 	shut   []func(context.Context) error
 
-	mu      sync.Mutex
-	locks   []turn
-	permits []turn
-	tenants []turn // of the family with a total, of whatever key
-	reads   []turn // token is the load's number
-	loads   []time.Time
-	drops   []turn // invalidations that were confirmed
-	stalls  []turn // when this process did not run
-	errs    map[string]int
+	mu       sync.Mutex
+	done     map[string]*deeds
+	inside   map[lease]string // what is held, by whom it is
+	tokens   map[uint64]bool  // that were granted
+	highest  uint64           // of these
+	loads    []time.Time      // when they began
+	dropped  time.Time        // when the latest Invalidate was called that was confirmed
+	beaten   time.Time        // when this process was last seen to run
+	stalled  time.Time        // when it last did not for a while
+	errs     map[string]int
+	overlaps int // permits that were one too many, and old values
 }
 
-// turn is one call, and how long what it gave was believed to be held: until it
-// was given back, or its deadline if that came before.
-type turn struct {
-	called, got, end, deadline time.Time
-	token                      uint64
-	key                        string // of a permit
+// deeds are what the callers of one kind have done.
+type deeds struct {
+	n    int
+	last time.Time // when the latest call began that came to a good end
 }
+
+// lease is a lock or a permit.
+type lease interface {
+	Context() context.Context
+	Deadline() time.Time
+}
+
+// The kinds of callers. Of the family with a total there is one for each key.
+const (
+	locking  = "mutex"
+	limiting = "semaphore"
+	sharing  = "family with a total "
+	reading  = "singleflight"
+	dropping = "invalidate"
+)
+
+// tenantKeys are the keys of the family with a total.
+var tenantKeys = []string{"t0", "t1"}
 
 func newCrowd(t *testing.T, connect func() redis.UniversalClient) *crowd {
 	t.Helper()
-	c := &crowd{T: t, family: redistest.Name(t), connect: connect, admin: connect(), errs: map[string]int{}, seed: redistest.Seed(t)}
+	c := &crowd{
+		T: t, family: redistest.Name(t), connect: connect, admin: connect(), seed: redistest.Seed(t), errs: map[string]int{},
+		done: map[string]*deeds{}, inside: map[lease]string{}, tokens: map[uint64]bool{},
+	}
 	for range 3 { // processes
-		m, s, g, f := c.mutex(ttl), c.semaphore(ttl), c.group(), c.withTotal()
+		m, s, f, g := c.mutex(ttl), c.semaphore(ttl, 0), c.semaphore(ttl, total), c.group()
 		for i := range 2 {
-			c.every(func(r *rand.Rand) error { return c.lock(m, r) })
-			c.every(func(r *rand.Rand) error { return c.acquire(s, key, &c.permits, r) })
+			c.every(locking, func(r *rand.Rand) error { return c.lock(m, r) })
+			c.every(limiting, func(r *rand.Rand) error { return c.acquire(s, limiting, key, r) })
 			for range 2 {
-				c.every(func(r *rand.Rand) error { return c.acquire(f, tenantKeys[i], &c.tenants, r) })
+				c.every(sharing+tenantKeys[i], func(r *rand.Rand) error { return c.acquire(f, sharing+tenantKeys[i], tenantKeys[i], r) })
 			}
-			c.every(func(r *rand.Rand) error { return c.fetch(g, r) })
+			c.every(reading, func(r *rand.Rand) error { return c.fetch(g, r) })
 		}
 	}
 	dropper := c.group()
-	c.every(func(r *rand.Rand) error { return c.drop(dropper, r) })
-	c.every(c.beat)
+	c.every(dropping, func(r *rand.Rand) error { return c.drop(dropper, r) })
+	c.all.Go(c.beat)
 	t.Cleanup(c.stop)
 	return c
 }
 
 // every calls do again and again until the end. Each of its errors must say that
 // Redis could not be asked, or that a lease was lost.
-func (c *crowd) every(do func(*rand.Rand) error) {
+func (c *crowd) every(what string, do func(*rand.Rand) error) {
 	c.seed++
 	random := rand.New(rand.NewPCG(c.seed, 1))
+	mine := c.done[what]
+	if mine == nil {
+		mine = &deeds{}
+		c.done[what] = mine
+	}
 	c.all.Go(func() {
 		for !c.ending.Load() {
-			switch err := do(random); {
+			called := time.Now()
+			err := do(random)
+			c.mu.Lock()
+			switch {
 			case err == nil:
-				continue
+				mine.n++
+				if called.After(mine.last) {
+					mine.last = called
+				}
 			case errors.Is(err, leasehold.ErrLost):
-				c.count("lost")
+				c.errs["lost"]++
 			case errors.Is(err, leasehold.ErrUnavailable):
-				c.count("unavailable")
+				c.errs["unavailable"]++
 			default:
-				c.count("other")
 				c.Errorf("a call fails: %v", err)
 			}
-			time.Sleep(5 * time.Millisecond)
+			c.mu.Unlock()
+			if err != nil {
+				time.Sleep(5 * time.Millisecond)
+			}
 		}
 	})
 }
@@ -112,7 +146,7 @@ func (c *crowd) every(do func(*rand.Rand) error) {
 func (c *crowd) stop() {
 	c.ending.Store(true)
 	c.all.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := within()
 	defer cancel()
 	for _, shut := range c.shut {
 		redistest.Expect(c, shut(ctx), nil, "close: %v")
@@ -120,28 +154,19 @@ func (c *crowd) stop() {
 	c.shut = nil
 }
 
-func (c *crowd) count(what string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.errs[what]++
-}
-
 func (c *crowd) mutex(ttl time.Duration) *mutex.Mutex {
 	c.Helper()
 	return opened(c, redistest.Must(mutex.New(c.connect(), mutex.Config{Name: c.family, TTL: ttl, KeepFor: harness.KeepFor(ttl)}))(c))
 }
 
-func (c *crowd) semaphore(ttl time.Duration) *semaphore.Semaphore {
+// semaphore opens a semaphore, or a family with a total.
+func (c *crowd) semaphore(ttl time.Duration, total int) *semaphore.Semaphore {
 	c.Helper()
-	return opened(c, redistest.Must(semaphore.New(c.connect(), semaphore.Config{Name: c.family, Limit: limit, TTL: ttl, KeepFor: harness.KeepFor(ttl)}))(c))
-}
-
-// tenantKeys are the keys of the family with a total.
-var tenantKeys = []string{"t0", "t1"}
-
-func (c *crowd) withTotal() *semaphore.Semaphore {
-	c.Helper()
-	return opened(c, redistest.Must(semaphore.New(c.connect(), semaphore.Config{Name: c.family, Limit: limit, Total: total, TTL: ttl}))(c))
+	cfg := semaphore.Config{Name: c.family, Limit: limit, Total: total, TTL: ttl}
+	if total == 0 {
+		cfg.KeepFor = harness.KeepFor(ttl)
+	}
+	return opened(c, redistest.Must(semaphore.New(c.connect(), cfg))(c))
 }
 
 func (c *crowd) group() *singleflight.Group[int] {
@@ -163,72 +188,91 @@ func (c *crowd) whole(part string) string {
 }
 
 // part is a Redis key of one of the packages, by the names that the contract gives.
-func (c *crowd) part(kind, key, part string) string {
-	return fmt.Sprintf("leasehold:%s:{%s:%s}:%s", kind, c.family, key, part)
-}
+func (c *crowd) part(kind, key, part string) string { return harness.Part(kind, c.family, key, part) }
 
 func within() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), patience)
 }
 
-// lock is one turn of the mutex.
+// lock is one turn of the mutex. A lock has a higher token than all that had been granted when it was
+// asked for, and no two have the same (S2).
 func (c *crowd) lock(m *mutex.Mutex, random *rand.Rand) error {
 	ctx, cancel := within()
 	defer cancel()
-	t := turn{called: time.Now()}
+	c.mu.Lock()
+	before := c.highest
+	c.mu.Unlock()
 	l, err := m.Lock(ctx, key)
 	if err != nil {
 		return err
 	}
-	t.token = l.Token()
-	return c.held(t, &c.locks, l, l.Unlock, random)
+	late := time.Since(l.Deadline())
+	c.mu.Lock()
+	if l.Token() <= before || c.tokens[l.Token()] {
+		c.Errorf("token %d, of a lock that was asked for when %d had been granted", l.Token(), before)
+	}
+	c.highest, c.tokens[l.Token()] = max(c.highest, l.Token()), true
+	c.mu.Unlock()
+	return c.keep(locking, l, late, l.Unlock, random)
 }
 
-func (c *crowd) acquire(s *semaphore.Semaphore, key string, turns *[]turn, random *rand.Rand) error {
+func (c *crowd) acquire(s *semaphore.Semaphore, what, key string, random *rand.Rand) error {
 	ctx, cancel := within()
 	defer cancel()
-	t := turn{called: time.Now(), key: key}
 	l, err := s.Acquire(ctx, key)
 	if err != nil {
 		return err
 	}
-	return c.held(t, turns, l, l.Release, random)
+	return c.keep(what, l, time.Since(l.Deadline()), l.Release, random)
 }
 
-// lease is a lock or a permit.
-type lease interface {
-	Context() context.Context
-	Deadline() time.Time
-}
-
-// held holds a lease for a while, gives it back, and keeps the turn.
-func (c *crowd) held(t turn, turns *[]turn, l lease, release func() error, random *rand.Rand) error {
-	t.got, t.deadline = time.Now(), l.Deadline()
-	sleep(l.Context(), random)
-	if t.end = time.Now(); t.end.After(l.Deadline()) {
-		t.end = l.Deadline()
-	}
-	err := release()
+// keep is work of some milliseconds with a lease, which stops where the lease ends. Nothing is handed
+// out that is over, unless this process did not run meanwhile (S3).
+func (c *crowd) keep(what string, l lease, late time.Duration, release func() error, random *rand.Rand) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	*turns = append(*turns, t)
-	return err
-}
-
-// sleep is work of some milliseconds, which stops where the lease ends.
-func sleep(ctx context.Context, random *rand.Rand) {
+	if late > 0 && c.stalled.Before(l.Deadline().Add(-ttl)) && time.Since(c.beaten) < missed {
+		c.Errorf("a lease was handed out that had been over for %v", late)
+	}
+	c.inside[l] = what
+	c.count(what)
+	c.mu.Unlock()
 	timer := time.NewTimer(time.Millisecond + time.Duration(random.IntN(4000))*time.Microsecond)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-ctx.Done():
+	case <-l.Context().Done():
+	}
+	c.mu.Lock()
+	delete(c.inside, l)
+	c.mu.Unlock()
+	return release()
+}
+
+// count finds whether more is believed to be held than the limit, or than the total. Called with the lock.
+func (c *crowd) count(what string) {
+	held := map[string]int{}
+	for l, kind := range c.inside {
+		if time.Now().Before(l.Deadline()) && l.Context().Err() == nil {
+			held[kind]++
+		}
+	}
+	most := limit
+	if what == locking {
+		most = 1
+	}
+	if held[what] > most || held[sharing+tenantKeys[0]]+held[sharing+tenantKeys[1]] > total {
+		c.overlaps++
 	}
 }
 
+// fetch reads a value. One that was loaded before an Invalidate was called that had been confirmed is
+// an old one (S5).
 func (c *crowd) fetch(g *singleflight.Group[int], random *rand.Rand) error {
 	ctx, cancel := within()
 	defer cancel()
-	t := turn{called: time.Now()}
+	c.mu.Lock()
+	dropped := c.dropped
+	c.mu.Unlock()
 	r, err := g.Fetch(ctx, key, func(context.Context) (int, error) {
 		c.mu.Lock()
 		n := len(c.loads)
@@ -240,10 +284,11 @@ func (c *crowd) fetch(g *singleflight.Group[int], random *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	t.got, t.token = time.Now(), uint64(r.Value)
 	redistest.Check(c, r.Age >= 0, "a value is %v old", r.Age)
 	c.mu.Lock()
-	c.reads = append(c.reads, t)
+	if c.loads[r.Value].Before(dropped) {
+		c.overlaps++
+	}
 	c.mu.Unlock()
 	time.Sleep(time.Duration(random.IntN(1000)) * time.Microsecond)
 	return nil
@@ -253,26 +298,30 @@ func (c *crowd) drop(g *singleflight.Group[int], random *rand.Rand) error {
 	time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
 	ctx, cancel := within()
 	defer cancel()
-	t := turn{called: time.Now()}
+	called := time.Now()
 	if err := g.Invalidate(ctx, key); err != nil {
 		return err
 	}
-	t.got = time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drops = append(c.drops, t)
+	c.dropped = called
 	return nil
 }
 
+// missed is how late a timer is in a process that does not run.
+const missed = 50 * time.Millisecond
+
 // beat notes when timers of this process were late: what a call returned then may
 // have been over only by the time that the test looked at it.
-func (c *crowd) beat(*rand.Rand) error {
-	from := time.Now()
-	time.Sleep(5 * time.Millisecond)
-	if to := time.Now(); to.Sub(from) > 50*time.Millisecond {
+func (c *crowd) beat() {
+	for !c.ending.Load() {
 		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.stalls = append(c.stalls, turn{called: from, got: to})
+		now := time.Now()
+		if now.Sub(c.beaten) > missed {
+			c.stalled = now
+		}
+		c.beaten = now
+		c.mu.Unlock()
+		time.Sleep(5 * time.Millisecond)
 	}
-	return nil
 }

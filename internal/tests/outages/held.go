@@ -35,7 +35,7 @@ const (
 
 func (c *crowd) hold() *held {
 	c.Helper()
-	m, s, m2, s2 := c.mutex(longTTL), c.semaphore(longTTL), c.mutex(longTTL), c.semaphore(longTTL)
+	m, s, m2, s2 := c.mutex(longTTL), c.semaphore(longTTL, 0), c.mutex(longTTL), c.semaphore(longTTL, 0)
 	l := redistest.Must(m.Lock(context.Background(), longKey))(c)
 	p := redistest.Must(s.AcquireN(context.Background(), longKey, limit))(c)
 	one := &heldOne{name: "lock", holders: c.part("mtx", longKey, "holders"), lease: l, token: l.Token(), release: l.Unlock}
@@ -57,7 +57,7 @@ func (c *crowd) hold() *held {
 		return p.Release, nil
 	})
 	for kind, one := range map[string]*heldOne{"mtx": one, "sem": two} {
-		c.until(func() error {
+		c.until("a waiter", func() error {
 			if n, err := c.admin.ZCard(context.Background(), c.part(kind, longKey, "queue")).Result(); err != nil || n != 1 {
 				return errors.Join(err, errors.New("nobody waits"))
 			}
@@ -106,7 +106,7 @@ func (h *held) keptOrTold() (kept int) {
 			continue
 		}
 		kept++
-		h.until(func() error { // in a Cluster the client may not have found the new primary yet
+		h.until("the new primary", func() error { // in a Cluster the client may not have found the new primary yet
 			n, err := h.admin.ZCard(context.Background(), o.holders).Result()
 			if o.Context().Err() != nil { // told meanwhile
 				return nil

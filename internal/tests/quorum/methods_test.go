@@ -174,22 +174,6 @@ func TestLeadAndShutdown(t *testing.T) {
 	})
 }
 
-// A Guard refuses the write of a holder whose successor has written.
-func TestGuard(t *testing.T) {
-	each(t, 3, func(f *fleet) {
-		m := f.open()
-		g := redistest.Must(mutex.NewGuard(f.direct(0), mutex.GuardConfig{Name: f.family}))(f)
-		l := f.lock(m, "k")
-		old := l.Token()
-		redistest.WantErr(f, g.Set(f.Context(), "k", old, "old", time.Minute))
-		f.unlock(l)
-		l = f.lock(m, "k")
-		redistest.WantErr(f, g.Set(f.Context(), "k", l.Token(), "new", time.Minute))
-		f.unlock(l)
-		redistest.WantErr(f, g.Set(f.Context(), "k", old, "old", time.Minute), leasehold.ErrFenced)
-	})
-}
-
 func TestWhatNewQuorumRefuses(t *testing.T) {
 	each(t, 3, func(f *fleet) {
 		all := f.clients()

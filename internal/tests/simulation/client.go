@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
 	"github.com/leasehold-go/leasehold/singleflight"
@@ -47,10 +49,9 @@ func (w *world) newClient(number int) *client {
 	})
 	c.local = []time.Duration{0, 20 * time.Millisecond, 200 * time.Millisecond}[number%3]
 	c.keep = w.keepFor(number)
-	var err error
-	if c.sem, err = semaphore.New(c.rdb, semaphore.Config{Name: "sim", Limit: permits, TTL: semTTL, LocalFor: c.local, KeepFor: c.keep, Label: c.label}); err != nil {
-		w.tb.Fatal(err)
-	}
+	c.sem = redistest.Must(semaphore.New(c.rdb, semaphore.Config{
+		Name: "sim", Limit: permits, TTL: semTTL, LocalFor: c.local, KeepFor: c.keep, Label: c.label,
+	}))(w.tb)
 	cfgTotal := semaphore.Config{
 		Name: "sim", Limit: totLimit, Total: total, TTL: semTTL, Label: c.label,
 		ShareFor: func(key string) int { return totShares[key] },
@@ -58,12 +59,8 @@ func (w *world) newClient(number int) *client {
 	if number%4 == 3 { // a rolling deploy
 		cfgTotal.Limit, cfgTotal.Total = otherLimit, otherTotal
 	}
-	if c.total, err = semaphore.New(c.rdb, cfgTotal); err != nil {
-		w.tb.Fatal(err)
-	}
-	if c.mtx, err = mutex.New(c.rdb, mutex.Config{Name: "sim", TTL: mtxTTL, LocalFor: c.local, KeepFor: c.keep, Label: c.label}); err != nil {
-		w.tb.Fatal(err)
-	}
+	c.total = redistest.Must(semaphore.New(c.rdb, cfgTotal))(w.tb)
+	c.mtx = redistest.Must(mutex.New(c.rdb, mutex.Config{Name: "sim", TTL: mtxTTL, LocalFor: c.local, KeepFor: c.keep, Label: c.label}))(w.tb)
 	cfg := singleflight.Config[string]{
 		Name: "sim", TTL: valueTTL, LeaseTTL: flightTTL, Jitter: -1, Label: c.label,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
@@ -79,9 +76,7 @@ func (w *world) newClient(number int) *client {
 	case 2:
 		cfg.StaleFor, cfg.SoftTimeout = time.Second, 150*time.Millisecond
 	}
-	if c.group, err = singleflight.New(c.rdb, cfg); err != nil {
-		w.tb.Fatal(err)
-	}
+	c.group = redistest.Must(singleflight.New(c.rdb, cfg))(w.tb)
 	w.ever = append(w.ever, c)
 	return c
 }
@@ -90,13 +85,7 @@ func (w *world) newClient(number int) *client {
 func (w *world) living() []*client {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var all []*client
-	for _, c := range w.fleet {
-		if c != nil {
-			all = append(all, c)
-		}
-	}
-	return all
+	return slices.DeleteFunc(slices.Clone(w.fleet), func(c *client) bool { return c == nil })
 }
 
 // die ends a client as a crash would: from now on it believes nothing.

@@ -10,9 +10,9 @@ import (
 
 // conn is one connection.
 type conn struct {
-	l                 *line
-	number            int
-	near, far, server net.Conn
+	l      *line
+	number int
+	far    net.Conn // the other end than the client's
 
 	mu         sync.Mutex
 	useless    bool // and the client has not found out
@@ -120,9 +120,6 @@ func (c *conn) passes(dir string, what []byte) (passes, ends bool) {
 	}
 	if f.silent {
 		c.mu.Lock()
-		if c.silent == nil {
-			c.silent = map[string]bool{}
-		}
 		c.silent[dir] = true
 		c.mu.Unlock()
 		c.spoil()
@@ -139,11 +136,9 @@ func (c *conn) carry(dir string, from, to net.Conn) {
 		bytes []byte
 		at    time.Time
 	}
-	var mu sync.Mutex
-	var waiting []chunk
-	more := make(chan struct{}, 1)
+	waiting := make(chan chunk, 512)
 	go func() {
-		defer close(more)
+		defer close(waiting)
 		buf := make([]byte, 16<<10)
 		for last := (time.Time{}); ; {
 			k, err := from.Read(buf)
@@ -153,18 +148,10 @@ func (c *conn) carry(dir string, from, to net.Conn) {
 					c.cut()
 				}
 				if passes {
-					at := c.arrival(dir, time.Now())
-					if at.Before(last) {
-						at = last
+					if at := c.arrival(dir, time.Now()); at.After(last) {
+						last = at
 					}
-					last = at
-					mu.Lock()
-					waiting = append(waiting, chunk{slices.Clone(buf[:k]), at})
-					mu.Unlock()
-					select {
-					case more <- struct{}{}:
-					default:
-					}
+					waiting <- chunk{slices.Clone(buf[:k]), last}
 				}
 			}
 			if err != nil {
@@ -174,27 +161,10 @@ func (c *conn) carry(dir string, from, to net.Conn) {
 	}()
 	defer func() {
 		_ = to.Close()
-		for range more { // until the reader has ended
+		for range waiting { // until the reader has ended
 		}
 	}()
-	for {
-		mu.Lock()
-		var next chunk
-		if len(waiting) > 0 {
-			next, waiting = waiting[0], waiting[1:]
-		}
-		mu.Unlock()
-		if next.bytes == nil {
-			if _, open := <-more; !open {
-				mu.Lock()
-				left := len(waiting)
-				mu.Unlock()
-				if left == 0 {
-					return
-				}
-			}
-			continue
-		}
+	for next := range waiting {
 		time.Sleep(time.Until(next.at))
 		if _, err := to.Write(next.bytes); err != nil {
 			return

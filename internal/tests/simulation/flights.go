@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
@@ -47,8 +49,6 @@ type cache struct {
 	drops []drop
 	calls []*asking
 }
-
-func newCache() cache { return cache{} }
 
 func (f *cache) died(c *client) {
 	now := time.Now()
@@ -188,10 +188,7 @@ func (w *world) poll(c *client, st step) {
 	one := st
 	one.verb, one.span, one.by, one.wait = do, 0, 0, time.Second
 	for end := time.Now().Add(st.span); time.Now().Before(end) && !w.over() && !c.isDead(w); time.Sleep(st.by) {
-		w.mu.Lock()
-		closing := c.closing
-		w.mu.Unlock()
-		if closing {
+		if w.closes(c) {
 			return
 		}
 		w.ask(c, one)
@@ -224,22 +221,19 @@ func (w *world) call(ctx context.Context, c *client, st step) (map[string]string
 
 func (w *world) loadMany(ctx context.Context, c *client, st step, missing []string) (map[string]string, error) {
 	var mu sync.Mutex
-	var all sync.WaitGroup
+	var all errgroup.Group
 	values := map[string]string{}
-	var failed error
 	for _, key := range missing {
 		load := w.loader(c, st, key)
-		all.Go(func() {
+		all.Go(func() error {
 			v, err := load(ctx)
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil {
-				failed = err
-				return
+			if err == nil {
+				values[key] = v
 			}
-			values[key] = v
+			return err
 		})
 	}
-	all.Wait()
-	return values, failed
+	return values, all.Wait()
 }

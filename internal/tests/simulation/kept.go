@@ -54,7 +54,7 @@ func (w *world) refusedByKept(b *belief, good bool, waited time.Duration) {
 		w.fail("keep", "a try of %s %s by client %d waited for %v", b.kind, b.key, b.client.number, waited)
 	}
 	w.mu.Lock()
-	unused := !b.askedInUse && w.leases.calls[b.kind+b.key] == b.call && !w.leases.inUse(b.kind, b.key)
+	unused := !b.askedInUse && w.leases.calls[b.kind+b.key] == b.call && !w.leases.usedNow(nil, b.kind, b.key)
 	w.mu.Unlock()
 	if unused && b.kind != "tot" && b.permits == 1 && w.allNoticed() {
 		w.fail("keep", "a try of %s %s by client %d at %v was refused, although nobody used it", b.kind, b.key, b.client.number, w.since(b.asked))
@@ -63,31 +63,11 @@ func (w *world) refusedByKept(b *belief, good bool, waited time.Duration) {
 
 // allNoticed reports whether no client has connections of no use.
 func (w *world) allNoticed() bool {
-	for _, c := range w.living() {
-		if c.line.unnoticed() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(w.living(), func(c *client) bool { return c.line.unnoticed() })
 }
 
 func (w *world) keepsAny() bool {
 	return slices.ContainsFunc(w.script, func(st step) bool { return st.verb == keeps })
-}
-
-// inUse reports whether anybody wants or holds a key. The world's lock is held.
-func (l *ledger) inUse(kind, key string) bool {
-	for o := range l.beliefs {
-		if o.kind == kind && o.key == key {
-			return true
-		}
-	}
-	for p := range l.waiting {
-		if p.kind == kind && p.key == key {
-			return true
-		}
-	}
-	return false
 }
 
 // rests is what a client has on the server and does not use.
@@ -197,11 +177,11 @@ func (w *world) watchKeptOf(seen map[string]*blocked, kind, key string, now time
 	}
 }
 
-// calmBut is calm that takes no account of what was lost in a direction.
+// calmBut is calm that takes no account of what was lost in a direction, if one is given.
 func (w *world) calmBut(dir string, from, to time.Time) bool {
 	a, b := w.since(from), w.since(to)
 	for _, f := range w.faults {
-		if until, _ := f.fault(); f.at <= b && until >= a && (f.verb != lose || f.dir != dir) {
+		if until, _ := f.fault(); f.at <= b && until >= a && (dir == "" || f.verb != lose || f.dir != dir) {
 			return false
 		}
 	}

@@ -19,9 +19,7 @@ func (w *world) take(c *client, st step) {
 	case compete:
 		b.kind = "tot"
 	}
-	w.asks(c, b.kind, b.key, b.permits)
 	good := w.good(c, b.asked)
-	p := &waiting{client: c, kind: b.kind, key: b.key, since: b.asked, waits: !st.try}
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
 	var patience *time.Timer
@@ -31,22 +29,11 @@ func (w *world) take(c *client, st step) {
 	case !st.try:
 		ctx = context.Background() // nothing ends the call but the handle's end
 	}
-	w.mu.Lock()
-	w.leases.asks(b)
-	p.enterAt = b.enterAt
-	w.leases.waiting[p] = struct{}{}
-	w.mu.Unlock()
+	p := w.waits(b, !st.try, false)
 	release, err := b.acquire(ctx, c, st)
 	b.from = time.Now()
 	stopped := patience != nil && !patience.Stop()
-	w.mu.Lock()
-	delete(w.leases.waiting, p)
-	w.leases.uses(c, b.kind, b.key, b.from)
-	if err != nil {
-		w.leases.returned[c.label+b.kind+b.key] = b.from
-	}
-	ending := c.closing || c.dead
-	w.mu.Unlock()
+	ending := w.returned(b, p, b.from, err)
 	if w.over() || c.isDead(w) {
 		return
 	}
@@ -59,18 +46,47 @@ func (w *world) take(c *client, st step) {
 	if st.extend > 0 {
 		w.ops.Go(func() { w.extend(b, st.extend, good) })
 	}
-	timer := time.NewTimer(st.hold)
+	if w.holds(c, b.lease.Context(), st.hold) {
+		w.end(b, release, good)
+	}
+}
+
+// waits notes that b is asked for, by a call that waits or tries, perhaps together with others.
+func (w *world) waits(b *belief, waits, together bool) *waiting {
+	w.asks(b.client, b.kind, b.key, b.permits)
+	p := &waiting{client: b.client, kind: b.kind, key: b.key, since: b.asked, waits: waits, together: together}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leases.asks(b)
+	p.enterAt = b.enterAt
+	w.leases.waiting[p] = struct{}{}
+	return p
+}
+
+// returned notes that the call for b has returned. It reports whether the client is about to end.
+func (w *world) returned(b *belief, p *waiting, now time.Time, err error) (ending bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.leases.waiting, p)
+	w.leases.uses(b.client, b.kind, b.key, now)
+	if err != nil {
+		w.leases.returned[b.client.label+b.kind+b.key] = now
+	}
+	return b.client.closing || b.client.dead
+}
+
+// holds waits until a lease is to be given back. It reports false if its client has died.
+func (w *world) holds(c *client, lease context.Context, span time.Duration) bool {
+	timer := time.NewTimer(span)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-b.lease.Context().Done():
-	case <-c.ctx.Done():
-		if c.isDead(w) {
-			return
-		}
+	case <-lease.Done():
 	case <-w.failed:
+	case <-c.ctx.Done():
+		return !c.isDead(w)
 	}
-	w.end(b, release, good)
+	return true
 }
 
 func (c *client) isDead(w *world) bool {

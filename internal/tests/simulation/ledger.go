@@ -151,7 +151,7 @@ func (l *ledger) turnOf(b *belief) {
 func (l *ledger) asks(b *belief) {
 	b.enterAt = l.enterSince(b)
 	b.unusedSince = l.unusedSince(b)
-	b.askedInUse = l.inUse(b.kind, b.key) || b.asked.Sub(l.used[b.kind+b.key]) < time.Second/2
+	b.askedInUse = l.usedNow(nil, b.kind, b.key) || b.asked.Sub(l.used[b.kind+b.key]) < time.Second/2
 	l.calls[b.kind+b.key]++
 	b.call = l.calls[b.kind+b.key]
 	l.uses(b.client, b.kind, b.key, b.asked)
@@ -160,17 +160,25 @@ func (l *ledger) asks(b *belief) {
 // unusedSince is since when the client of b has not used its key; zero: it does so now. The
 // world's lock is held.
 func (l *ledger) unusedSince(b *belief) time.Time {
+	if l.usedNow(b.client, b.kind, b.key) {
+		return time.Time{}
+	}
+	return l.usedBy[b.client.label+b.kind+b.key]
+}
+
+// usedNow reports whether a client, or any if it is nil, wants or holds a key.
+func (l *ledger) usedNow(c *client, kind, key string) bool {
 	for o := range l.beliefs {
-		if o.client == b.client && o.kind == b.kind && o.key == b.key {
-			return time.Time{}
+		if (c == nil || o.client == c) && o.kind == kind && o.key == key {
+			return true
 		}
 	}
 	for p := range l.waiting {
-		if p.client == b.client && p.kind == b.kind && p.key == b.key {
-			return time.Time{}
+		if (c == nil || p.client == c) && p.kind == kind && p.key == key {
+			return true
 		}
 	}
-	return l.usedBy[b.client.label+b.kind+b.key]
+	return false
 }
 
 // uses notes that a client wants a key, holds it, or has given it back. The world's lock is held.

@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -119,7 +120,7 @@ func (l *line) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		return nil, errDead
 	}
 	near, far := net.Pipe()
-	c := &conn{l: l, number: l.made, near: near, far: far, server: server}
+	c := &conn{l: l, number: l.made, far: far, silent: map[string]bool{}}
 	l.made++
 	l.conns[c] = struct{}{}
 	l.mu.Unlock()
@@ -128,21 +129,12 @@ func (l *line) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return clientSide{near, c}, nil
 }
 
-// all lists the connections there are, the oldest first.
-func (l *line) all() []*conn {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := make([]*conn, 0, len(l.conns))
-	for c := range l.conns {
-		all = append(all, c)
-	}
-	slices.SortFunc(all, func(a, b *conn) int { return a.number - b.number })
-	return all
-}
-
-// cut ends all connections.
+// cut ends all connections, the oldest first.
 func (l *line) cut() {
-	for _, c := range l.all() {
+	l.mu.Lock()
+	all := slices.SortedFunc(maps.Keys(l.conns), func(a, b *conn) int { return a.number - b.number })
+	l.mu.Unlock()
+	for _, c := range all {
 		c.cut()
 	}
 }

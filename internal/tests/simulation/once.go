@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,8 +36,10 @@ type slotRun struct {
 	open   bool  // its DoOnce said that it did not complete it
 }
 
-// slot returns the state of a slot that a step names. The world's lock is held.
+// slot returns the state of a slot that a step names.
 func (w *world) slot(st step) *slotState {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	s := w.slots[st.key+"/"+st.slot]
 	if s == nil {
 		s = &slotState{key: st.key, name: st.slot, keep: st.keep}
@@ -70,21 +73,14 @@ func (slotLease) Extend(context.Context, time.Duration) error { return errors.Er
 // doOnce is a DoOnce or TryDoOnce.
 func (w *world) doOnce(c *client, st step) {
 	b := &belief{client: c, kind: "mtx", key: st.key, permits: 1, asked: time.Now(), alone: true}
-	w.asks(c, "mtx", st.key, 1)
 	good := w.good(c, b.asked)
-	p := &waiting{client: c, kind: "mtx", key: st.key, since: b.asked, waits: !st.try}
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
 	patience := time.NewTimer(time.Hour)
 	if patience.Stop(); st.wait > 0 {
 		patience = time.AfterFunc(st.wait, cancel)
 	}
-	w.mu.Lock()
-	slot := w.slot(st)
-	w.leases.asks(b)
-	p.enterAt = b.enterAt
-	w.leases.waiting[p] = struct{}{}
-	w.mu.Unlock()
+	p, slot := w.waits(b, !st.try, false), w.slot(st)
 	call := c.mtx.DoOnce
 	if st.try {
 		call = c.mtx.TryDoOnce
@@ -98,14 +94,7 @@ func (w *world) doOnce(c *client, st step) {
 	})
 	now := time.Now()
 	stopped := st.wait > 0 && (!patient || r == nil && !patience.Stop())
-	w.mu.Lock()
-	delete(w.leases.waiting, p)
-	w.leases.uses(c, "mtx", st.key, now)
-	if err != nil {
-		w.leases.returned[c.label+"mtx"+st.key] = now
-	}
-	ending := c.closing || c.dead
-	w.mu.Unlock()
+	ending := w.returned(b, p, now, err)
 	if w.over() || c.isDead(w) {
 		return
 	}
@@ -263,12 +252,8 @@ func (j *judge) completes(name string, before string) {
 // runsSlots checks that a client can run each slot that is open, and finds the others complete.
 func (w *world) runsSlots(c *client) {
 	w.mu.Lock()
-	all := make([]*slotState, 0, len(w.slots))
-	for _, s := range w.slots {
-		all = append(all, s)
-	}
+	all := slices.SortedFunc(maps.Values(w.slots), func(a, b *slotState) int { return strings.Compare(a.key+a.name, b.key+b.name) })
 	w.mu.Unlock()
-	slices.SortFunc(all, func(a, b *slotState) int { return strings.Compare(a.key+a.name, b.key+b.name) })
 	for _, s := range all {
 		now := time.Now()
 		w.mu.Lock()

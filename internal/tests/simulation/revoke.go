@@ -45,10 +45,6 @@ const (
 	tombstone = 30 * time.Second
 )
 
-func isClosed(err error) bool      { return errors.Is(err, leasehold.ErrClosed) }
-func isCancelled(err error) bool   { return errors.Is(err, context.Canceled) }
-func isUnavailable(err error) bool { return errors.Is(err, leasehold.ErrUnavailable) }
-
 // revoke inspects a key, and revokes one of what it shows: an operator's work.
 func (w *world) revoke(c *client, st step) {
 	l, ok := w.inspect(c, st)
@@ -189,16 +185,13 @@ func (w *world) overhear() (end func()) {
 	}
 }
 
-// isRevoked reports whether an attempt was revoked, or a call is about to. The world's
-// lock is held.
-func (l *ledger) isRevoked(id string) bool { return l.revoked[id] != nil || l.revoking == id }
-
-// isRevoked marks a belief whose lease was revoked: from then on it counts for nothing,
-// and its holder is to be told.
+// isRevoked reports whether the lease of a belief was revoked, or a call is about to: from then on
+// it counts for nothing, and its holder is to be told.
 func (w *world) isRevoked(b *belief) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.leases.isRevoked(b.lease.ID())
+	id := b.lease.ID()
+	return w.leases.revoked[id] != nil || w.leases.revoking == id
 }
 
 // revokedEnd judges what a holder is told at the end of a lease: that it was revoked is

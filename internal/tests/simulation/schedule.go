@@ -77,14 +77,12 @@ type step struct {
 // schedule is a run, in order of time.
 type schedule []step
 
-// words are the fields of a step by the names that they have in its text.
-func (s *step) words() ([]string, map[string]any) {
-	order := []string{"client", "key", "slot", "permits", "pick", "dir", "wait", "hold", "keep", "extend", "load", "for", "by", "try", "fails", "obeys", "big", "silent", "queued", "again"}
-	return order, map[string]any{
-		"client": &s.client, "key": &s.key, "slot": &s.slot, "permits": &s.permits, "dir": &s.dir,
-		"wait": &s.wait, "hold": &s.hold, "extend": &s.extend, "load": &s.load, "for": &s.span, "by": &s.by, "keep": &s.keep,
-		"try": &s.try, "fails": &s.fails, "obeys": &s.obeys, "big": &s.big, "silent": &s.silent,
-		"pick": &s.pick, "queued": &s.queued, "again": &s.again,
+// words are the fields of a step, after the names that they have in its text.
+func (s *step) words() []any {
+	return []any{
+		"client", &s.client, "key", &s.key, "slot", &s.slot, "permits", &s.permits, "pick", &s.pick, "dir", &s.dir,
+		"wait", &s.wait, "hold", &s.hold, "keep", &s.keep, "extend", &s.extend, "load", &s.load, "for", &s.span, "by", &s.by,
+		"try", &s.try, "fails", &s.fails, "obeys", &s.obeys, "big", &s.big, "silent", &s.silent, "queued", &s.queued, "again", &s.again,
 	}
 }
 
@@ -92,9 +90,9 @@ func (s *step) words() ([]string, map[string]any) {
 func (s step) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v %s", s.at, s.verb)
-	order, fields := s.words()
-	for _, name := range order {
-		switch p := fields[name].(type) {
+	for pair := range slices.Chunk(s.words(), 2) {
+		name := pair[0].(string)
+		switch p := pair[1].(type) {
 		case *int:
 			if name == "client" && *p == everybody {
 				b.WriteString(" client=all")
@@ -134,11 +132,14 @@ func parseStep(line string) (step, error) {
 		return step{}, fmt.Errorf("%q: %w", line, err)
 	}
 	s := step{at: at, verb: verb(words[1])}
-	_, fields := s.words()
+	fields := s.words()
 	for _, word := range words[2:] {
 		name, value, _ := strings.Cut(word, "=")
-		var err error
-		switch p := fields[name].(type) {
+		var field any
+		if i := slices.Index(fields, any(name)); i >= 0 {
+			field = fields[i+1]
+		}
+		switch p := field.(type) {
 		case *int:
 			if value == "all" {
 				*p = everybody

@@ -49,15 +49,8 @@ func (w *world) takeSeveral(c *client, st step) {
 	}
 	places := make([]*waiting, len(all))
 	for i, b := range all {
-		w.asks(c, b.kind, b.key, b.permits)
-		places[i] = &waiting{client: c, kind: b.kind, key: b.key, since: asked, enterAt: asked, together: true}
+		places[i] = w.waits(b, false, true)
 	}
-	w.mu.Lock()
-	for i, b := range all {
-		w.leases.asks(b)
-		w.leases.waiting[places[i]] = struct{}{}
-	}
-	w.mu.Unlock()
 	take := multi.Acquire
 	if st.try {
 		take = multi.TryAcquire
@@ -65,16 +58,10 @@ func (w *world) takeSeveral(c *client, st step) {
 	l, err := take(ctx, items...)
 	now := time.Now()
 	stopped := patience != nil && !patience.Stop()
-	w.mu.Lock()
+	ending := false
 	for i, b := range all {
-		delete(w.leases.waiting, places[i])
-		w.leases.uses(c, b.kind, b.key, now)
-		if err != nil {
-			w.leases.returned[c.label+b.kind+b.key] = now
-		}
+		ending = w.returned(b, places[i], now, err)
 	}
-	ending := c.closing || c.dead
-	w.mu.Unlock()
 	if w.over() || c.isDead(w) {
 		return
 	}
@@ -90,18 +77,9 @@ func (w *world) takeSeveral(c *client, st step) {
 		}
 		w.begin(b)
 	}
-	timer := time.NewTimer(st.hold)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-l.Context().Done():
-	case <-c.ctx.Done():
-		if c.isDead(w) {
-			return
-		}
-	case <-w.failed:
+	if w.holds(c, l.Context(), st.hold) {
+		w.endSeveral(c, l, all, st, good)
 	}
-	w.endSeveral(c, l, all, st, good)
 }
 
 // refusedSeveral checks the error of a call that wanted several things: S4. What is then still

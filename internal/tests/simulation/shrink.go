@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -54,56 +55,25 @@ func (sh *shrinking) fails(s schedule) bool {
 	return true
 }
 
-// fewest leaves out what it can.
+// fewest leaves out what it can: halves of the steps, then quarters, at last single ones.
 func (sh *shrinking) fewest(s schedule) schedule {
 	// What came after the violation has nothing to do with it.
-	var before schedule
-	for _, st := range s {
-		if st.at <= sh.found.at {
-			before = append(before, st)
-		}
-	}
+	before := slices.DeleteFunc(slices.Clone(s), func(st step) bool { return st.at > sh.found.at })
 	if len(before) < len(s) && sh.fails(before) {
 		s = before
 	}
-	// It is mostly the last minutes that count.
-	for back := 30 * time.Second; back < length; back *= 3 {
-		var recent schedule
-		for _, st := range s {
-			if st.at >= sh.found.at-back {
-				recent = append(recent, st)
-			}
-		}
-		if len(recent) < len(s) && sh.fails(recent) {
-			s = recent
-			break
-		}
-	}
-	for parts := 2; len(s) > 1; {
-		size := (len(s) + parts - 1) / parts
+	for size := (len(s) + 1) / 2; size > 0; {
 		reduced := false
 		for from := 0; from < len(s); {
-			rest := append(append(schedule{}, s[:from]...), s[min(from+size, len(s)):]...)
+			rest := slices.Delete(slices.Clone(s), from, min(from+size, len(s)))
 			if sh.fails(rest) {
 				s, reduced = rest, true
 				continue
 			}
 			from += size
 		}
-		switch {
-		case reduced && size > 1:
-			parts = max(2, min(parts, len(s)))
-			if size >= len(s) {
-				parts = min(len(s), 2*parts)
-			}
-		case reduced:
-		case size == 1:
-			return s
-		default:
-			parts = min(len(s), 2*parts)
-		}
-		if sh.left == 0 || time.Now().After(sh.until) {
-			return s
+		if size > 1 || !reduced {
+			size /= 2
 		}
 	}
 	return s

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -222,12 +223,12 @@ const operateWithin = 10*time.Second + 10*time.Millisecond
 func (w *world) operatorError(c *client, st step, what string, err error, began time.Time, good, cancelled bool) {
 	now := time.Now()
 	switch {
-	case isClosed(err) && w.closes(c), cancelled && isCancelled(err):
+	case errors.Is(err, leasehold.ErrClosed) && w.closes(c), cancelled && errors.Is(err, context.Canceled):
 		w.note(what + ": gave up")
 		if late := now.Sub(began) - st.wait; cancelled && late > time.Millisecond && !w.closes(c) {
 			w.fail("ctx", "%s returned %v after its ctx had ended", st, late)
 		}
-	case isUnavailable(err):
+	case errors.Is(err, leasehold.ErrUnavailable):
 		w.note(what + ": unavailable")
 		if good && w.calm(began, now) && !w.closes(c) {
 			w.fail("S4", "%s: %v, on a good network", st, err)

@@ -110,7 +110,7 @@ func newWorld(t *testing.T, s schedule) *world {
 		tb: t, script: s, start: time.Now(), mini: mini, client: connect, direct: connect(),
 		net: newNetwork(s, mini.Dial), fleet: make([]*client, clients),
 		failed: make(chan struct{}), ended: make(chan struct{}), tally: map[string]int{},
-		leases: newLedger(s), flights: newCache(), labels: map[string]*client{}, slots: map[string]*slotState{},
+		leases: newLedger(s), labels: map[string]*client{}, slots: map[string]*slotState{},
 	}
 	w.judge = newJudge(w)
 	for _, st := range s {
@@ -159,13 +159,7 @@ func (w *world) note(what string) {
 
 // calm reports whether no fault happened to anybody from one time to another.
 func (w *world) calm(from, to time.Time) bool {
-	a, b := w.since(from), w.since(to)
-	for _, f := range w.faults {
-		if until, _ := f.fault(); f.at <= b && until >= a {
-			return false
-		}
-	}
-	return true
+	return w.calmBut("", from, to)
 }
 
 // good reports whether a call that a client begins now meets a network as if it

@@ -1,7 +1,6 @@
 package check
 
 import (
-	"bytes"
 	"fmt"
 	"testing"
 
@@ -148,17 +147,4 @@ func TestUnknownIsAViolation(t *testing.T) {
 	}
 	r := All(redistest.Must(history.New(s.terms, s.events))(t), 1)
 	redistest.Check(t, len(r.Violations) == 1 && r.Violations[0].Rule == "model" && len(r.Failed) == 1, "violations: %v", r.Violations)
-}
-
-// What is saved is what is read.
-func TestSavedHistoryIsTheSame(t *testing.T) {
-	s := newStory(t)
-	s.tell(stories["two holders"])
-	h := redistest.Must(history.New(s.terms, s.events))(t)
-	var file bytes.Buffer
-	redistest.WantErr(t, h.Write(&file))
-	again := redistest.Must(history.ReadFrom(&file))(t)
-	s.events = again.Events
-	s.is("model, cap")
-	redistest.Expect(t, again.Terms, h.Terms, "the terms")
 }

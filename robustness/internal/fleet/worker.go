@@ -232,28 +232,31 @@ func (w *worker) watch(id int, ctx context.Context, deadline func() time.Time) f
 	})
 }
 
+// classes are those of errors. The first that matches counts.
+var classes = []struct {
+	is    error
+	class string
+}{
+	{context.Canceled, history.Timeout},
+	{context.DeadlineExceeded, history.Timeout},
+	{leasehold.ErrFenced, history.Fenced},
+	{leasehold.ErrReleased, history.Released},
+	{leasehold.ErrBusy, history.Busy},
+	{leasehold.ErrUnavailable, history.Unavailable},
+	{errGaveUp, history.LoadFailed},
+	{leasehold.ErrNoLease, history.NoLease},
+	{leasehold.ErrRevoked, history.Revoked},
+	{leasehold.ErrLost, history.Lost},
+}
+
 func class(err error) string {
-	switch {
-	case err == nil:
+	if err == nil {
 		return history.OK
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return history.Timeout
-	case errors.Is(err, leasehold.ErrFenced):
-		return history.Fenced
-	case errors.Is(err, leasehold.ErrReleased):
-		return history.Released
-	case errors.Is(err, leasehold.ErrBusy):
-		return history.Busy
-	case errors.Is(err, leasehold.ErrUnavailable):
-		return history.Unavailable
-	case strings.Contains(err.Error(), errGaveUp.Error()):
-		return history.LoadFailed
-	case errors.Is(err, leasehold.ErrNoLease):
-		return history.NoLease
-	case errors.Is(err, leasehold.ErrRevoked):
-		return history.Revoked
-	case errors.Is(err, leasehold.ErrLost):
-		return history.Lost
+	}
+	for _, c := range classes {
+		if errors.Is(err, c.is) || c.is == errGaveUp && strings.Contains(err.Error(), errGaveUp.Error()) {
+			return c.class
+		}
 	}
 	return history.Other
 }

@@ -128,24 +128,3 @@ func (h *History) Write(w io.Writer) error {
 	}
 	return out.Flush()
 }
-
-// ReadFrom reads what Write has saved.
-func ReadFrom(r io.Reader) (*History, error) {
-	in := json.NewDecoder(r)
-	var terms Terms
-	if err := in.Decode(&terms); err != nil {
-		return nil, fmt.Errorf("the terms of a history: %w", err)
-	}
-	var events []Event
-	for {
-		var e Event
-		switch err := in.Decode(&e); err {
-		case nil:
-			events = append(events, e)
-		case io.EOF:
-			return New(terms, events)
-		default:
-			return nil, fmt.Errorf("event %d of a history: %w", len(events)+1, err)
-		}
-	}
-}
