@@ -119,12 +119,14 @@ func (f *fleet) handle(tb testing.TB) *Cluster {
 	return c
 }
 
-func (f *fleet) stop() {
-	var wg sync.WaitGroup
-	for _, node := range f.nodes {
-		wg.Go(node.stop)
+func (f *fleet) stop() { stopAll(f.nodes) }
+
+func stopAll(nodes []*instance) {
+	var all sync.WaitGroup
+	for _, node := range nodes {
+		all.Go(node.stop)
 	}
-	wg.Wait()
+	all.Wait()
 }
 
 const primaries = 3

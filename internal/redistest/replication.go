@@ -6,9 +6,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -73,9 +73,7 @@ func (x *Replicated) Heal() {
 func startNodes(v Version, replicas int, args ...string) (nodes []*instance, err error) {
 	defer func() {
 		if err != nil {
-			for _, node := range nodes {
-				node.stop()
-			}
+			stopAll(nodes)
 		}
 	}()
 	args = append([]string{"--repl-diskless-sync-delay", "0"}, args...)
@@ -177,13 +175,7 @@ func (w *watched) handle(tb testing.TB) *Sentinel {
 	return x
 }
 
-func (w *watched) stop() {
-	var all sync.WaitGroup
-	for _, in := range append(append([]*instance{}, w.sentinels...), w.nodes...) {
-		all.Go(in.stop)
-	}
-	all.Wait()
-}
+func (w *watched) stop() { stopAll(slices.Concat(w.sentinels, w.nodes)) }
 
 func startSentinel(primary *instance) (*instance, error) {
 	dir, err := newFolder("sentinel")

@@ -119,12 +119,11 @@ func (r *reasons) run() {
 func (r *reasons) client(rdb *redis.Client) {
 	const ttl = 2 * time.Second
 	ctx := context.Background()
-	locks, err := mutex.New(rdb, mutex.Config{Name: "n", TTL: ttl})
-	r.must(err)
-	caps, err := semaphore.New(rdb, semaphore.Config{Name: "n", TTL: ttl, Limit: 1})
-	r.must(err)
-	values, err := singleflight.New(rdb, singleflight.Config[string]{Name: "n", TTL: time.Minute, LeaseTTL: ttl, Logger: slog.New(slog.DiscardHandler)})
-	r.must(err)
+	locks := redistest.Must(mutex.New(rdb, mutex.Config{Name: "n", TTL: ttl}))(r)
+	caps := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "n", TTL: ttl, Limit: 1}))(r)
+	values := redistest.Must(singleflight.New(rdb, singleflight.Config[string]{
+		Name: "n", TTL: time.Minute, LeaseTTL: ttl, Logger: slog.New(slog.DiscardHandler),
+	}))(r)
 	r.Cleanup(func() {
 		for _, h := range []harness.Handle{locks, caps, values} {
 			harness.CloseWithin(r, 20*time.Second, h)
@@ -137,10 +136,7 @@ func (r *reasons) client(rdb *redis.Client) {
 	for i := range keys {
 		key := fmt.Sprintf("%p-%d", rdb, i)
 		free := key + "-free"
-		l, err := locks.Lock(ctx, key)
-		r.must(err)
-		p, err := caps.Acquire(ctx, key)
-		r.must(err)
+		l, p := redistest.Must(locks.Lock(ctx, key))(r), redistest.Must(caps.Acquire(ctx, key))(r)
 		if i%2 == 0 {
 			r.add("hold a lock", true, ended(l.Context()))
 			r.add("hold a permit", true, ended(p.Context()))
@@ -159,24 +155,17 @@ func (r *reasons) client(rdb *redis.Client) {
 		})
 		r.add("hold a load", true, ended(redistest.Get(r, "a load", load)))
 		r.add("load", false, func() error { <-fetched.Done; return fetched.Err })
-		r.add("lock", false, func() error { _, err := locks.Lock(ctx, free); return err })
-		r.add("try to lock", false, func() error { _, err := locks.TryLock(ctx, free); return err })
-		r.add("acquire", false, func() error { _, err := caps.Acquire(ctx, free); return err })
+		r.add("lock", false, func() error { return redistest.ErrorOf(locks.Lock(ctx, free)) })
+		r.add("try to lock", false, func() error { return redistest.ErrorOf(locks.TryLock(ctx, free)) })
+		r.add("acquire", false, func() error { return redistest.ErrorOf(caps.Acquire(ctx, free)) })
 		r.add("do", false, func() error {
-			_, err := values.Do(ctx, free, func(context.Context) (string, error) { return "", nil })
-			return err
+			return redistest.ErrorOf(values.Do(ctx, free, func(context.Context) (string, error) { return "", nil }))
 		})
 		r.add("invalidate", false, func() error { return values.Invalidate(ctx, free) })
 	}
 	key := fmt.Sprintf("%p-waited-for", rdb)
-	l, err := locks.Lock(ctx, key)
-	r.must(err)
+	l := redistest.Must(locks.Lock(ctx, key))(r)
 	r.add("hold what is waited for", true, ended(l.Context()))
 	waiter := harness.StartQueued(&harness.Fixture{T: r.T, RDB: rdb, Kind: harness.Locks, Family: "n"}, key, func() (*mutex.Lock, error) { return locks.Lock(ctx, key) })
 	r.add("wait", false, func() error { <-waiter.Done; return waiter.Err })
-}
-
-func (r *reasons) must(err error) {
-	r.Helper()
-	redistest.WantErr(r, err)
 }

@@ -214,6 +214,28 @@ func TestNobodyElseWaitsForReplicas(t *testing.T) {
 	})
 }
 
+// Many callers take and give back while the replicas follow: releases and acquisitions are
+// on their way at the same time, and every acquisition is confirmed.
+func TestManyCallersAreConfirmed(t *testing.T) {
+	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle func(testing.TB, redis.UniversalClient, settings) handle) {
+		h := newHandle(t, x.Primary.Client(), settings{name: redistest.Name(t), replicas: 2, replicaWait: 2 * time.Second})
+		for i, err := range attempt(64, func(i int) (lease, error) {
+			for range 20 {
+				l, err := h.acquire(t.Context(), fmt.Sprint("k", i/2)) // two for each key
+				if err == nil {
+					err = l.giveBack()
+				}
+				if err != nil {
+					return nil, err
+				}
+			}
+			return nil, nil
+		}) {
+			redistest.Check(t, err == nil, "caller %d: %v", i, err)
+		}
+	})
+}
+
 // A caller that stops waiting while replicas are asked returns at once, and leaves nothing.
 func TestCallerLeavesWhileReplicasAreAsked(t *testing.T) {
 	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle func(testing.TB, redis.UniversalClient, settings) handle) {

@@ -213,7 +213,9 @@ func (w *world) fitsTotal(n int, from, now time.Time) (fits bool, longest time.D
 	least, _ := w.limitAt("tot", "", from, now)
 	fits = len(w.set(redisKey("tot", "", "holders"), now.UnixMilli()))+n <= least
 	for m := range w.set(redisKey("tot", "", "queue"), 0) {
-		if q := parseRequest(m, nil); q.permits > 1 || q.ownTotal != total {
+		m, _, _ = strings.Cut(m, "+")
+		words := strings.Split(m, ".") // handle, seq, permits, ttl, limit, share, total
+		if len(words) != 7 || words[2] != "1" || words[6] != strconv.Itoa(total) {
 			return fits, 20 * time.Second
 		}
 	}

@@ -45,7 +45,6 @@ var Leases = []Situation{
 			time.Sleep(2 * time.Second)
 			s.must(first.Release())
 			s.must((<-second).Release())
-			s.must(h.Close(s.Context()))
 		},
 	},
 	{
@@ -59,7 +58,6 @@ var Leases = []Situation{
 			_, err := h.Lock(s.Context(), "k")
 			s.must(err)
 			time.Sleep(3500 * time.Millisecond)
-			s.must(h.Close(s.Context()))
 		},
 	},
 	{
@@ -79,7 +77,6 @@ var Leases = []Situation{
 			<-l.Context().Done()
 			end()
 			redistest.Check(s, l.Unlock() != nil, "Unlock of a lost lock returned nil")
-			s.must(h.Close(s.Context()))
 		},
 	},
 	{
@@ -95,7 +92,6 @@ var Leases = []Situation{
 			s.must(err)
 			s.must(s.a.FlushAll(s.Context()).Err())
 			redistest.Check(s, l.Unlock() != nil, "Unlock of a lost lock returned nil")
-			s.must(h.Close(s.Context()))
 		},
 	},
 	{
@@ -109,7 +105,6 @@ var Leases = []Situation{
 			l, err := h.Acquire(s.Context(), "k")
 			s.must(err)
 			<-l.Context().Done()
-			s.must(h.Close(s.Context()))
 		},
 	},
 	{
@@ -132,7 +127,6 @@ var Leases = []Situation{
 			cancel()
 			redistest.Check(s, <-ended != nil, "Acquire got a lease though its reply was held up")
 			release()
-			s.must(h.Close(s.Context()))
 		},
 	},
 }

@@ -40,8 +40,6 @@ var Loads = []Situation{
 			_, err = b.Do(s.Context(), "k", slow)
 			s.must(err)
 			time.Sleep(2 * time.Second) // for the refresh
-			s.must(a.Close(s.Context()))
-			s.must(b.Close(s.Context()))
 		},
 	},
 	{
@@ -58,7 +56,6 @@ var Loads = []Situation{
 			_, _ = g.Do(s.Context(), "absent", loads(&n, "", singleflight.ErrNotFound))
 			_, _ = g.Do(s.Context(), "absent", loads(&n, "", singleflight.ErrNotFound))
 			redistest.Check(s, n.Load() == 2, "%d loads, want 2", n.Load())
-			s.must(g.Close(s.Context()))
 		},
 	},
 	{
@@ -67,7 +64,6 @@ var Loads = []Situation{
 		run: func(s *stage) {
 			g := s.cache(s.a, singleflight.Config[string]{TTL: time.Minute, LoadTimeout: time.Second})
 			_, _ = g.Do(s.Context(), "k", func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() })
-			s.must(g.Close(s.Context()))
 		},
 	},
 	{
@@ -87,7 +83,6 @@ var Loads = []Situation{
 			})
 			redistest.Check(s, err != nil, "a caller that left got a value")
 			time.Sleep(2 * time.Second) // the next renewal gives the lease back
-			s.must(g.Close(s.Context()))
 		},
 	},
 	{
@@ -99,7 +94,6 @@ var Loads = []Situation{
 			var n atomic.Int64
 			_, err := g.Do(s.Context(), "k", loads(&n, "v", nil))
 			s.must(err)
-			s.must(g.Close(s.Context()))
 		},
 	},
 	{
@@ -116,7 +110,6 @@ var Loads = []Situation{
 			s.must(g.Invalidate(s.Context(), "k"))
 			_, err = g.Do(s.Context(), "k", func(ctx context.Context) (string, error) { return "v", g.Invalidate(ctx, "k") })
 			s.must(err)
-			s.must(g.Close(s.Context()))
 		},
 	},
 }

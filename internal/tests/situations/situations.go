@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/leaseholdtest"
 	"github.com/leasehold-go/leasehold/mutex"
@@ -45,6 +46,7 @@ type stage struct {
 	wire     *harness.Wire // of a
 	observer leasehold.Observer
 	logger   *slog.Logger
+	opened   []harness.Handle
 }
 
 // Run brings handles with this Observer and Logger into the situation, in a bubble, and
@@ -56,6 +58,9 @@ func (s Situation) Run(t *testing.T, observer leasehold.Observer, logger *slog.L
 		on := &stage{T: t, a: all[0].(*redis.Client), b: all[1].(*redis.Client), observer: observer, logger: logger, wire: &harness.Wire{}}
 		on.a.AddHook(on.wire)
 		s.run(on)
+		for _, h := range on.opened {
+			on.must(h.Close(t.Context()))
+		}
 		synctest.Wait()
 		then()
 	})
@@ -71,16 +76,12 @@ func (s *stage) must(err error) {
 func (s *stage) semaphore(cfg semaphore.Config) *semaphore.Semaphore {
 	cfg.Name, cfg.Observer, cfg.Logger = "caps", s.observer, s.logger
 	cfg.Limit = max(1, cfg.Limit)
-	h, err := semaphore.New(s.a, cfg)
-	s.must(err)
-	return h
+	return opened(s, redistest.Must(semaphore.New(s.a, cfg))(s))
 }
 
 func (s *stage) mutex(cfg mutex.Config) *mutex.Mutex {
 	cfg.Name, cfg.Observer, cfg.Logger = "orders", s.observer, s.logger
-	h, err := mutex.New(s.a, cfg)
-	s.must(err)
-	return h
+	return opened(s, redistest.Must(mutex.New(s.a, cfg))(s))
 }
 
 func (s *stage) cache(rdb redis.UniversalClient, cfg singleflight.Config[string]) *singleflight.Group[string] {
@@ -88,9 +89,13 @@ func (s *stage) cache(rdb redis.UniversalClient, cfg singleflight.Config[string]
 	if cfg.TTL == 0 {
 		cfg.TTL, cfg.Jitter = time.Minute, -1
 	}
-	g, err := singleflight.New(rdb, cfg)
-	s.must(err)
-	return g
+	return opened(s, redistest.Must(singleflight.New(rdb, cfg))(s))
+}
+
+// opened is a handle that Run closes.
+func opened[H harness.Handle](s *stage, h H) H {
+	s.opened = append(s.opened, h)
+	return h
 }
 
 // told is want in short: how often, of which kind and type, with which outcome.

@@ -72,22 +72,29 @@ func (r *Report) within(h *history.History, key string, leases []history.Lease, 
 func (r *Report) tokens(h *history.History) {
 	for _, key := range keysOf(h, history.Lock) {
 		locks := slices.DeleteFunc(h.Leases(history.Lock, key), func(l history.Lease) bool { return l.Orphan })
-		returned := slices.Clone(locks)
-		slices.SortFunc(returned, func(a, b history.Lease) int { return cmp.Compare(a.Return, b.Return) })
 		seen := map[uint64]*history.Operation{}
-		highest, i := uint64(0), 0
+		before := highest(locks, func(l history.Lease) int64 { return l.Return }, func(l history.Lease) uint64 { return l.Token })
 		for _, l := range locks { // by call
-			for ; i < len(returned) && returned[i].Return < l.At; i++ {
-				highest = max(highest, returned[i].Token)
-			}
-			if l.Token <= highest {
-				r.bad("token order", key, "lock %s got %d after %d had been granted", name(l.Operation), l.Token, highest)
+			if top := before(l.At); l.Token <= top {
+				r.bad("token order", key, "lock %s got %d after %d had been granted", name(l.Operation), l.Token, top)
 			}
 			if other := seen[l.Token]; other != nil {
 				r.bad("token order", key, "%s and %s both got %d", name(other), name(l.Operation), l.Token)
 			}
 			seen[l.Token] = l.Operation
 		}
+	}
+}
+
+// highest gives, for times that rise, the highest token of all whose moment is before that.
+func highest[T any](all []T, moment func(T) int64, token func(T) uint64) func(at int64) uint64 {
+	all = slices.SortedFunc(slices.Values(all), func(a, b T) int { return cmp.Compare(moment(a), moment(b)) })
+	top := uint64(0)
+	return func(at int64) uint64 {
+		for ; len(all) > 0 && moment(all[0]) < at; all = all[1:] {
+			top = max(top, token(all[0]))
+		}
+		return top
 	}
 }
 
@@ -109,33 +116,29 @@ func (r *Report) writes(h *history.History) {
 				called = append(called, o)
 			}
 		}
-		slices.SortFunc(returned, func(a, b *history.Operation) int { return cmp.Compare(a.Return, b.Return) })
-		highest, i := uint64(0), 0
+		byReturn := func(o *history.Operation) int64 { return o.Return }
+		token := func(o *history.Operation) uint64 { return o.Event.Token }
+		before := highest(returned, byReturn, token)
 		for _, o := range all {
-			for ; i < len(returned) && returned[i].Return < o.At; i++ {
-				highest = max(highest, returned[i].Event.Token)
-			}
+			top := before(o.At)
 			if !o.Succeeded() {
 				continue
 			}
 			r.Accepted++
-			if o.Event.Token < highest {
+			if token(o) < top {
 				r.Stale++
-				r.bad("stale write", key, "write %s with %d was accepted after one with %d", name(o), o.Event.Token, highest)
+				r.bad("stale write", key, "write %s with %d was accepted after one with %d", name(o), token(o), top)
 			}
 		}
+		before = highest(called, func(o *history.Operation) int64 { return o.At }, token)
 		slices.SortFunc(all, func(a, b *history.Operation) int { return cmp.Compare(a.Return, b.Return) })
-		highest, i = 0, 0
 		for _, o := range all {
-			for ; i < len(called) && called[i].At < o.Return; i++ {
-				highest = max(highest, called[i].Event.Token)
-			}
 			if o.Class != history.Fenced {
 				continue
 			}
 			r.Refused++
-			if highest <= o.Event.Token {
-				r.bad("refused write", key, "write %s with %d was refused, the highest before was %d", name(o), o.Event.Token, highest)
+			if top := before(o.Return); top <= token(o) {
+				r.bad("refused write", key, "write %s with %d was refused, the highest before was %d", name(o), token(o), top)
 			}
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
 )
 
@@ -83,8 +82,6 @@ func (c *client) useKey(key string) {
 }
 
 func (c *client) hold(key string, n int, wait bool) error {
-	ctx, got, cancel := c.waiting()
-	defer cancel()
 	sem := c.sem
 	if key[0] == 't' {
 		sem = c.total
@@ -93,19 +90,45 @@ func (c *client) hold(key string, n int, wait bool) error {
 	if !wait {
 		acquire = sem.TryAcquireN
 	}
-	id := c.begin(history.Event{Op: history.Acquire, Key: key, Permits: n})
-	l, err := acquire(ctx, key, n)
+	call := history.Event{Op: history.Acquire, Key: key, Permits: n}
+	return c.keep(call, history.Release, func(ctx context.Context) (lease, uint64, func() error, error) {
+		l, err := acquire(ctx, key, n)
+		if err != nil {
+			return nil, 0, nil, err
+		}
+		return l, 0, l.Release, nil
+	}, func(int, uint64) {})
+}
+
+// lease is a lock or a permit.
+type lease interface {
+	ID() string
+	Context() context.Context
+	Deadline() time.Time
+}
+
+// keep takes a lease, keeps it for a while, and gives it back by that operation. It calls use before
+// and after that while, with the ID of the call and the token.
+func (c *client) keep(
+	call history.Event, end string, take func(context.Context) (lease, uint64, func() error, error), use func(id int, token uint64),
+) error {
+	ctx, got, cancel := c.waiting()
+	defer cancel()
+	id := c.begin(call)
+	l, token, release, err := take(ctx)
 	if err != nil {
 		c.returned(id, history.Event{}, err)
 		return err
 	}
 	got()
-	c.returned(id, history.Event{Lease: l.ID(), Deadline: history.At(l.Deadline())}, nil)
+	c.returned(id, history.Event{Lease: l.ID(), Token: token, Deadline: history.At(l.Deadline())}, nil)
 	stop := c.watch(id, l.Context(), l.Deadline)
+	use(id, token)
 	ahead := c.work(l.Context(), l.Deadline, c.span())
-	r := c.begin(history.Event{Op: history.Release, Key: key, For: id, Deadline: history.At(l.Deadline()), Ahead: ahead})
+	use(id, token)
+	r := c.begin(history.Event{Op: end, Key: call.Key, For: id, Deadline: history.At(l.Deadline()), Ahead: ahead})
 	stop()
-	c.returned(r, history.Event{}, l.Release())
+	c.returned(r, history.Event{}, release())
 	return nil
 }
 
@@ -136,38 +159,30 @@ func (c *client) useMutex() { _ = c.lock(c.key("m", mutexes)) }
 // lock locks, writes, and unlocks. What is written under a lock that is lost, the
 // guard has to refuse, if another holder has written.
 func (c *client) lock(key string) error {
-	ctx, got, cancel := c.waiting()
-	defer cancel()
 	lock := c.mtx.Lock
 	if !c.final && c.rng.IntN(5) == 0 {
 		lock = c.mtx.TryLock
 	}
-	id := c.begin(history.Event{Op: history.Lock, Key: key})
-	l, err := lock(ctx, key)
-	if err != nil {
-		c.returned(id, history.Event{}, err)
-		return err
+	var lockID int
+	var last uint64
+	write := func(id int, token uint64) {
+		lockID, last = id, token
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		w := c.begin(history.Event{Op: history.Write, Key: key, For: id, Token: token})
+		c.returned(w, history.Event{}, c.guard.Set(ctx, key, token, w, time.Minute))
 	}
-	got()
-	c.returned(id, history.Event{Lease: l.ID(), Token: l.Token(), Deadline: history.At(l.Deadline())}, nil)
-	stop := c.watch(id, l.Context(), l.Deadline)
-	c.write(id, key, l)
-	ahead := c.work(l.Context(), l.Deadline, c.span())
-	c.write(id, key, l)
-	u := c.begin(history.Event{Op: history.Unlock, Key: key, For: id, Deadline: history.At(l.Deadline()), Ahead: ahead})
-	stop()
-	c.returned(u, history.Event{}, l.Unlock())
-	if c.rng.IntN(8) == 0 && !c.final {
+	err := c.keep(history.Event{Op: history.Lock, Key: key}, history.Unlock, func(ctx context.Context) (lease, uint64, func() error, error) {
+		l, err := lock(ctx, key)
+		if err != nil {
+			return nil, 0, nil, err
+		}
+		return l, l.Token(), l.Unlock, nil
+	}, write)
+	if err == nil && c.rng.IntN(8) == 0 && !c.final {
 		// A holder that has not noticed that it let go, while others lock and write.
 		time.Sleep(time.Duration(c.rng.IntN(10_000)) * time.Microsecond)
-		c.write(id, key, l)
+		write(lockID, last)
 	}
-	return nil
-}
-
-func (c *client) write(lease int, key string, l *mutex.Lock) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	id := c.begin(history.Event{Op: history.Write, Key: key, For: lease, Token: l.Token()})
-	c.returned(id, history.Event{}, c.guard.Set(ctx, key, l.Token(), id, time.Minute))
+	return err
 }

@@ -111,26 +111,17 @@ func fail(err error) int {
 	return 1
 }
 
-func (w *worker) open(rdb, store *redis.Client) (err error) {
+func (w *worker) open(rdb, store *redis.Client) error {
+	var errs [5]error
 	ttl := w.Terms.TTL
 	local := []time.Duration{0, 5 * time.Millisecond, 50 * time.Millisecond}[w.Seed/3%3] // and in this
-	w.sem, err = semaphore.New(rdb, semaphore.Config{Name: w.Family, Limit: w.Terms.Limit, TTL: ttl, LocalFor: local})
-	if err != nil {
-		return err
-	}
-	w.total, err = semaphore.New(rdb, semaphore.Config{
+	w.sem, errs[0] = semaphore.New(rdb, semaphore.Config{Name: w.Family, Limit: w.Terms.Limit, TTL: ttl, LocalFor: local})
+	w.total, errs[1] = semaphore.New(rdb, semaphore.Config{
 		Name: w.Family, Limit: w.Terms.Limit, Total: w.Terms.Total, TTL: ttl,
 		ShareFor: func(key string) int { return 1 + int(key[1]-'0') },
 	})
-	if err != nil {
-		return err
-	}
-	if w.mtx, err = mutex.New(rdb, mutex.Config{Name: w.Family, TTL: ttl, LocalFor: local}); err != nil {
-		return err
-	}
-	if w.guard, err = mutex.NewGuard(store, mutex.GuardConfig{Name: w.Family}); err != nil {
-		return err
-	}
+	w.mtx, errs[2] = mutex.New(rdb, mutex.Config{Name: w.Family, TTL: ttl, LocalFor: local})
+	w.guard, errs[3] = mutex.NewGuard(store, mutex.GuardConfig{Name: w.Family})
 	cfg := singleflight.Config[string]{Name: w.Family, TTL: valueTTL, LeaseTTL: ttl}
 	switch w.Seed % 3 { // processes of one fleet may differ in this
 	case 1:
@@ -138,8 +129,8 @@ func (w *worker) open(rdb, store *redis.Client) (err error) {
 	case 2:
 		cfg.EarlyRefresh = 1
 	}
-	w.group, err = singleflight.New(rdb, cfg)
-	return err
+	w.group, errs[4] = singleflight.New(rdb, cfg)
+	return errors.Join(errs[:]...)
 }
 
 func (w *worker) finished() bool {
