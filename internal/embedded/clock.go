@@ -12,11 +12,10 @@ import (
 // maxClockStep bounds how far the clock of a server with [StepClock] may be behind.
 const maxClockStep = 5 * time.Millisecond
 
-// StepClock makes m's clock stand still while a command runs, as a real server's does, and
-// move on before the next one. By itself miniredis moves it before each command that a script
-// runs, and visits all its keys each time: with some thousand keys a script takes many
-// milliseconds. Here this costs at most about a tenth of the time. The clock is behind by at
-// most ten times what a visit takes, and by [maxClockStep].
+// StepClock makes m's clock stand still while a command runs, as a real server's does, and move on before the
+// next one. By itself miniredis moves it before each command that a script runs, and visits all its keys each
+// time: with some thousand keys a script takes many milliseconds. Here this costs at most about a tenth of
+// the time. The clock is behind by at most ten times what a visit takes, and by [maxClockStep].
 //
 // It must be called before any client connects. m.SetTime, m.SetError and calls that read m's
 // keys directly do not work together with it.
@@ -94,8 +93,7 @@ func (c *clock) advance() {
 	c.last, c.step = now, min(10*time.Since(now), maxClockStep)
 }
 
-// waits reports whether a command may wait for another one. It must not keep others from
-// running.
+// waits reports whether a command may wait for another one. It must not keep others from running.
 func waits(cmd string) bool {
 	return strings.HasPrefix(cmd, "B") || strings.HasPrefix(cmd, "XREAD") || cmd == "WAIT"
 }

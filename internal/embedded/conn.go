@@ -10,11 +10,10 @@ import (
 	"time"
 )
 
-// newConn returns both ends of a connection in memory. Unlike the ends of net.Pipe they have
-// a buffer each, without a bound, so a write never waits for a reader. A client sends a whole
-// pipeline before it reads the first reply, and the server writes a reply before it reads the
-// next command. Without a buffer the two would wait for each other as soon as the pipeline is
-// longer than what the server reads at a time.
+// newConn returns both ends of a connection in memory. Unlike the ends of net.Pipe they have a buffer each,
+// without a bound, so a write never waits for a reader. A client sends a whole pipeline before it reads the
+// first reply, and the server writes a reply before it reads the next command. Without a buffer the two would
+// wait for each other as soon as the pipeline is longer than what the server reads at a time.
 //
 // A goroutine that reads waits on a sync.Cond. So it counts as idle in a synctest bubble.
 func newConn() (client, server net.Conn) {

@@ -1,7 +1,6 @@
-// Package embedded runs a miniredis inside a test, so that it behaves like a
-// real server both outside and inside a testing/synctest bubble. Package
-// leaseholdtest offers it to users, package internal/redistest to this module's
-// own tests.
+// Package embedded runs a miniredis inside a test, so that it behaves like a real server both outside and
+// inside a testing/synctest bubble. Package leaseholdtest offers it to users, package internal/redistest to
+// this module's own tests.
 package embedded
 
 import (
@@ -15,9 +14,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// New makes a server whose keys expire with the clock, as they do on real
-// servers, and closes it at the end of the test. It listens nowhere until its
-// Start is called; [Options] reach it in memory.
+// New makes a server whose keys expire with the clock, as they do on real servers, and closes it at the end
+// of the test. It listens nowhere until its Start is called; [Options] reach it in memory.
 func New(tb testing.TB) *miniredis.Miniredis {
 	tb.Helper()
 	m := miniredis.NewMiniRedis()
@@ -31,10 +29,9 @@ func New(tb testing.TB) *miniredis.Miniredis {
 	return m
 }
 
-// Options are those of a client of m whose connections are in memory. In a
-// bubble a goroutine that waits for such a connection counts as idle, so that
-// the bubble's clock moves on. The server's keys, scripts and messages follow
-// that clock.
+// Options are those of a client of m whose connections are in memory. In a bubble a goroutine that waits for
+// such a connection counts as idle, so that the bubble's clock moves on. The server's keys, scripts and
+// messages follow that clock.
 func Options(m *miniredis.Miniredis) *redis.Options {
 	server := m.Server() // nil: m is closed
 	return &redis.Options{

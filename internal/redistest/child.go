@@ -17,9 +17,8 @@ const envChild = "LEASEHOLD_TEST_CHILD"
 // children are written by init functions only, and read after.
 var children = map[string]func(args []string) int{}
 
-// RegisterChild gives a name to a function that [StartChild] runs in a process
-// of its own; what it returns is the process's exit code. To be called from an
-// init function, in a package whose TestMain calls [Main].
+// RegisterChild gives a name to a function that [StartChild] runs in a process of its own; what it returns is
+// the process's exit code. To be called from an init function, in a package whose TestMain calls [Main].
 func RegisterChild(name string, fn func(args []string) int) {
 	if _, twice := children[name]; twice {
 		panic("redistest: child registered twice: " + name)
@@ -87,18 +86,15 @@ func StartChild(tb testing.TB, name string, args ...string) *Child {
 	return c
 }
 
-// childTimeout bounds the wait for a child's word. It is for machines that are
-// busy with other tests.
+// childTimeout bounds the wait for a child's word. It is for machines that are busy with other tests.
 const childTimeout = 30 * time.Second
 
-// Line reads the next line that the child prints, without its end. It returns
-// io.EOF when the child has closed its output or ended, and
-// os.ErrDeadlineExceeded where nothing comes within 30 s. A child whose lines
+// Line reads the next line that the child prints, without its end. It returns io.EOF when the child has
+// closed its output or ended, and os.ErrDeadlineExceeded where nothing comes within 30 s. A child whose lines
 // nobody reads blocks after some 64 KiB.
 func (c *Child) Line() (string, error) { return c.LineWithin(childTimeout) }
 
-// LineWithin is Line with a bound of its own. A line that is late may be cut in
-// two by it.
+// LineWithin is Line with a bound of its own. A line that is late may be cut in two by it.
 func (c *Child) LineWithin(d time.Duration) (string, error) {
 	if err := c.out.SetReadDeadline(time.Now().Add(d)); err != nil {
 		return "", err

@@ -64,8 +64,7 @@ func (c *Cluster) Client(mod ...func(*redis.ClusterOptions)) *redis.ClusterClien
 	return rdb
 }
 
-// NodeFor returns the primary that serves key now. During a failover it waits
-// until there is one.
+// NodeFor returns the primary that serves key now. During a failover it waits until there is one.
 func (c *Cluster) NodeFor(key string) *Server {
 	c.tb.Helper()
 	return first(c.tb, c.Nodes, fmt.Sprintf("a primary that serves %q", key), func(node *Server) bool { return node.serves(key) })
@@ -79,8 +78,7 @@ func first(tb testing.TB, nodes []*Server, what string, is func(node *Server) bo
 	return nodes[at]
 }
 
-// ReplicaOf returns the first running replica that follows primary, and waits until
-// there is one.
+// ReplicaOf returns the first running replica that follows primary, and waits until there is one.
 func (c *Cluster) ReplicaOf(primary *Server) *Server {
 	c.tb.Helper()
 	return first(c.tb, c.Nodes, "a replica of "+primary.Addr(), func(node *Server) bool {
@@ -131,10 +129,9 @@ func stopAll(nodes []*instance) {
 
 const primaries = 3
 
-// After so many milliseconds without an answer a node of a Cluster is replaced.
-// With the first, one that is merely slow on a busy machine would be too, and
-// writes be lost: so it counts neither while a Cluster starts, nor in a shared
-// or patient one, where nobody kills a node.
+// After so many milliseconds without an answer a node of a Cluster is replaced. With the first, one that is
+// merely slow on a busy machine would be too, and writes be lost: so it counts neither while a Cluster
+// starts, nor in a shared or patient one, where nobody kills a node.
 const haste, patience = "1000", "60000"
 
 var clusterArgs = []string{

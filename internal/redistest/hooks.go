@@ -15,9 +15,8 @@ func (Hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 	return next
 }
 
-// FirstReplies returns a hook that has a server answer each script once, and after that gives the
-// same reply from memory: what is measured then is this process's own work. One call at a time
-// is made.
+// FirstReplies returns a hook that has a server answer each script once, and after that gives the same reply
+// from memory: what is measured then is this process's own work. One call at a time is made.
 func FirstReplies() redis.Hook { return firstReplies{known: map[any][]int64{}} }
 
 type firstReplies struct {

@@ -12,12 +12,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Main is for TestMain: it runs the tests, stops the shared servers, fails the
-// run if a goroutine is left over, and exits. In a process that [StartChild]
-// started it runs the child's function instead.
+// Main is for TestMain: it runs the tests, stops the shared servers, fails the run if a goroutine is left
+// over, and exits. In a process that [StartChild] started it runs the child's function instead.
 //
-// It also silences go-redis, which logs each connection that a test breaks,
-// unless LEASEHOLD_TEST_LOG=1.
+// It also silences go-redis, which logs each connection that a test breaks, unless LEASEHOLD_TEST_LOG=1.
 func Main(m *testing.M) {
 	if os.Getenv(envLog) != "1" {
 		redis.SetLogger(silence{})
@@ -51,9 +49,8 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// NoLeaks fails the test if goroutines that it started are left when it ends,
-// after the cleanups that it registered later. It tells its own goroutines from
-// older ones, so it is of no use beside parallel tests.
+// NoLeaks fails the test if goroutines that it started are left when it ends, after the cleanups that it
+// registered later. It tells its own goroutines from older ones, so it is of no use beside parallel tests.
 func NoLeaks(tb testing.TB) {
 	tb.Helper()
 	before := goleak.IgnoreCurrent()

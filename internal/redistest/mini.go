@@ -9,8 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/embedded"
 )
 
-// Mini starts an embedded server on a TCP port, where keys expire with the
-// clock as they do on real servers.
+// Mini starts an embedded server on a TCP port, where keys expire with the clock as they do on real servers.
 func Mini(tb testing.TB) *miniredis.Miniredis {
 	tb.Helper()
 	m := embedded.New(tb)
@@ -27,8 +26,7 @@ func MiniClient(tb testing.TB, mod ...func(*redis.Options)) *redis.Client {
 // Bubble makes an embedded server and clients for use inside a testing/synctest
 // bubble, whose clock the server follows. It must be called inside the bubble.
 //
-// A mod that sets Dialer can put a faulty network in between; it gets a
-// connection from the server's Dial.
+// A mod that sets Dialer can put a faulty network in between; it gets a connection from the server's Dial.
 func Bubble(tb testing.TB) (*miniredis.Miniredis, func(mod ...func(*redis.Options)) *redis.Client) {
 	tb.Helper()
 	m := embedded.New(tb)

@@ -70,10 +70,9 @@ func (p *process) pause() error {
 
 func (p *process) resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
 
-// forker runs calls on an OS thread that lives until stopForker. On Linux a
-// child's parent is, for the signal at the parent's death, the thread that
-// forked it: started from any other goroutine the child would be killed as
-// soon as some goroutine that had locked that thread ended.
+// forker runs calls on an OS thread that lives until stopForker. On Linux a child's parent is, for the signal
+// at the parent's death, the thread that forked it: started from any other goroutine the child would be
+// killed as soon as some goroutine that had locked that thread ended.
 var forker struct {
 	sync.Mutex
 	calls chan func()

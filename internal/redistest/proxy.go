@@ -11,13 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Proxy stands between clients and one server and does to them what a network
-// can do, at exactly chosen moments. It understands the protocol (RESP2 and
-// RESP3), so that a fault can be aimed at the reply to one command, or at
-// messages alone.
+// Proxy stands between clients and one server and does to them what a network can do, at exactly chosen
+// moments. It understands the protocol (RESP2 and RESP3), so that a fault can be aimed at the reply to one
+// command, or at messages alone.
 //
-// Not understood are CLIENT REPLY and MONITOR, which break the pairing of
-// commands and replies.
+// Not understood are CLIENT REPLY and MONITOR, which break the pairing of commands and replies.
 type Proxy struct {
 	tb       testing.TB
 	listener net.Listener
@@ -72,8 +70,7 @@ func NewProxy(tb testing.TB, upstreamAddr string) *Proxy {
 // Addr is the address for clients.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Client makes a client of the server behind the proxy, closed at the end of
-// the test.
+// Client makes a client of the server behind the proxy, closed at the end of the test.
 func (p *Proxy) Client(mod ...func(*redis.Options)) *redis.Client {
 	return newClient(p.tb, p.Addr(), mod)
 }
@@ -112,9 +109,8 @@ func (p *Proxy) Conns() int {
 	return len(p.conns)
 }
 
-// Count says how many commands of that name were forwarded to the server since
-// the start or the last ResetCounts. A command counts before its bytes are
-// written, so a client that has the reply sees it counted.
+// Count says how many commands of that name were forwarded to the server since the start or the last
+// ResetCounts. A command counts before its bytes are written, so a client that has the reply sees it counted.
 func (p *Proxy) Count(name string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,9 +173,8 @@ func (p *Proxy) Cut(toServer, toClient bool) {
 // client that has closed its connection meanwhile is discarded.
 func (p *Proxy) Heal() { p.change(func(n *network) { n.cut, n.strays = [2]bool{}, false }) }
 
-// HealLate ends a Cut and delivers to the server also what clients had sent on
-// connections that they have closed meanwhile, as an operating system does
-// that still retransmits.
+// HealLate ends a Cut and delivers to the server also what clients had sent on connections that they have
+// closed meanwhile, as an operating system does that still retransmits.
 func (p *Proxy) HealLate() { p.change(func(n *network) { n.cut, n.strays = [2]bool{}, true }) }
 
 // Refuse has new connections closed at once. Open ones stay.
@@ -204,8 +199,7 @@ func (p *Proxy) change(set func(*network)) {
 	p.changed = make(chan struct{})
 }
 
-// current is the network of this moment, and a channel that tells when it is
-// another one.
+// current is the network of this moment, and a channel that tells when it is another one.
 func (p *Proxy) current() (network, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -218,11 +212,9 @@ type budget struct {
 	fault *Fault
 }
 
-// CutAfter closes the connection that carries byte n from now in that
-// direction right after that byte (with 0, before the first), counted over all
-// connections. It happens once. A client with one open connection makes the
-// count mean what it seems to: a new connection begins with an exchange of its
-// own.
+// CutAfter closes the connection that carries byte n from now in that direction right after that byte (with
+// 0, before the first), counted over all connections. It happens once. A client with one open connection
+// makes the count mean what it seems to: a new connection begins with an exchange of its own.
 func (p *Proxy) CutAfter(dir Direction, n int64) *Fault {
 	f := newFault(p.tb)
 	p.change(func(net *network) { net.budget[dir] = &budget{left: n, fault: f} })

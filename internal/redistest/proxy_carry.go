@@ -39,9 +39,8 @@ func (c *proxyConn) carry(dir Direction) {
 			if fault != nil {
 				x.kill, x.fired = true, append(x.fired, fault)
 			}
-			// A client may be gone and have sent requests before that are
-			// still on their way to the server: only the other side's end
-			// ends the connection.
+			// A client may be gone and have sent requests before that are still on their way to the server:
+			// only the other side's end ends the connection.
 			gone = err != nil
 		}
 		if x.end && dir == ToServer {
@@ -65,8 +64,7 @@ func (c *proxyConn) abandon(queue <-chan parcel) {
 	}
 }
 
-// await returns when a parcel may be written, or reports false when it never
-// will be.
+// await returns when a parcel may be written, or reports false when it never will be.
 func (c *proxyConn) await(dir Direction, due time.Time) bool {
 	if wait := time.Until(due); wait > 0 {
 		timer := time.NewTimer(wait)

@@ -29,8 +29,7 @@ type proxyConn struct {
 	track tracker
 }
 
-// parcel is what one direction carries at a time. Its carrier is in
-// proxy_carry.go.
+// parcel is what one direction carries at a time. Its carrier is in proxy_carry.go.
 type parcel struct {
 	raw   []byte
 	cmd   string // the command's name, to be counted
@@ -82,16 +81,14 @@ func (c *proxyConn) cutOff(dir Direction) {
 	}
 }
 
-// sideLeft notes that a side has closed. What is still in flight when both have
-// can be delivered to nobody.
+// sideLeft notes that a side has closed. What is still in flight when both have can be delivered to nobody.
 func (c *proxyConn) sideLeft() {
 	if c.left.Add(1) == 2 {
 		c.kill()
 	}
 }
 
-// send hands a parcel to the carrier of a direction. It reports false when the
-// connection is over.
+// send hands a parcel to the carrier of a direction. It reports false when the connection is over.
 func (c *proxyConn) send(dir Direction, x parcel) bool {
 	n, _ := c.p.current()
 	x.due = time.Now().Add(n.delay[dir])
@@ -154,8 +151,7 @@ func (c *proxyConn) readRequests() {
 		}
 		cmd[0] = strings.ToUpper(cmd[0])
 		if !c.sendEvent(ToServer, Event{Stage: OnRequest, Conn: c.id, Cmd: cmd}, raw) {
-			// Read on, or a client that sends a lot would block where a network
-			// takes it.
+			// Read on, or a client that sends a lot would block where a network takes it.
 			drain(r)
 			c.clientLeft.Store(true)
 			return

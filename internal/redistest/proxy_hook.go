@@ -57,14 +57,12 @@ var (
 	// Pass carries it on.
 	Pass = Action{}
 
-	// Close closes the connection instead. What came before on it arrives.
-	// After a request the server hasn't seen it; after a reply it has run the
-	// command, and the client can't know.
+	// Close closes the connection instead. What came before on it arrives. After a request the server hasn't
+	// seen it; after a reply it has run the command, and the client can't know.
 	Close = Action{verdict: closeConn}
 
-	// Vanish loses it and leaves the connection open. Of messages one may be
-	// missing; requests and replies have an order, so there nothing that
-	// follows in that direction arrives either.
+	// Vanish loses it and leaves the connection open. Of messages one may be missing; requests and replies
+	// have an order, so there nothing that follows in that direction arrives either.
 	Vanish = Action{verdict: vanish}
 )
 
@@ -78,9 +76,8 @@ func (a Action) After(gate <-chan struct{}) Action {
 	return a
 }
 
-// SetHook has every command, reply and message asked about. Connections ask at
-// the same time; what belongs to one direction of one connection is asked in
-// order. nil removes the hook.
+// SetHook has every command, reply and message asked about. Connections ask at the same time; what belongs to
+// one direction of one connection is asked in order. nil removes the hook.
 func (p *Proxy) SetHook(hook func(Event) Action) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,8 +104,7 @@ func newFault(tb testing.TB) *Fault {
 // held bytes have arrived at the proxy.
 func (f *Fault) Fired() <-chan struct{} { return f.fired }
 
-// Wait returns when the fault has struck and fails the test if that takes
-// longer than ten seconds.
+// Wait returns when the fault has struck and fails the test if that takes longer than ten seconds.
 func (f *Fault) Wait() {
 	f.tb.Helper()
 	select {
@@ -121,30 +117,26 @@ func (f *Fault) Wait() {
 // Release carries on what HoldRequest or HoldReply holds, or would hold.
 func (f *Fault) Release() { f.release.Do(func() { close(f.gate) }) }
 
-// EatReply drops the k-th reply (1 is the next one) to a command that match
-// accepts and closes its connection: the server ran the command, and the
-// client doesn't know. The words that match gets begin with the command's name
-// in upper case. Faults count by themselves: to eat the next two replies, ask
-// for k = 1 and k = 2.
+// EatReply drops the k-th reply (1 is the next one) to a command that match accepts and closes its
+// connection: the server ran the command, and the client doesn't know. The words that match gets begin with
+// the command's name in upper case. Faults count by themselves: to eat the next two replies, ask for k = 1
+// and k = 2.
 func (p *Proxy) EatReply(match func(cmd []string) bool, k int) *Fault {
 	return p.addFault(OnReply, match, k, Close)
 }
 
-// DropRequest closes the connection instead of forwarding the k-th matching
-// command.
+// DropRequest closes the connection instead of forwarding the k-th matching command.
 func (p *Proxy) DropRequest(match func(cmd []string) bool, k int) *Fault {
 	return p.addFault(OnRequest, match, k, Close)
 }
 
-// HoldRequest holds the k-th matching command, and what follows on its
-// connection, until Release. The client may have closed the connection by
-// then: that is how a command arrives after its caller gave up.
+// HoldRequest holds the k-th matching command, and what follows on its connection, until Release. The client
+// may have closed the connection by then: that is how a command arrives after its caller gave up.
 func (p *Proxy) HoldRequest(match func(cmd []string) bool, k int) *Fault {
 	return p.addFault(OnRequest, match, k, Pass)
 }
 
-// HoldReply holds the reply to the k-th matching command, and what follows on
-// its connection, until Release.
+// HoldReply holds the reply to the k-th matching command, and what follows on its connection, until Release.
 func (p *Proxy) HoldReply(match func(cmd []string) bool, k int) *Fault {
 	return p.addFault(OnReply, match, k, Pass)
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// eachProxy runs fn on a proxy before an embedded server and before every
-// installed one, in both versions of the protocol. The client doesn't retry
-// and has one connection, on which the opening exchange is over.
+// eachProxy runs fn on a proxy before an embedded server and before every installed one, in both versions of
+// the protocol. The client doesn't retry and has one connection, on which the opening exchange is over.
 func eachProxy(t *testing.T, fn func(t *testing.T, p *Proxy, rdb *redis.Client, opt func(*redis.Options))) {
 	EachSingle(t, func(t *testing.T, target Target) {
 		for _, resp := range []int{2, 3} {
@@ -80,8 +79,7 @@ func TestProxyCutsAtAnyByte(t *testing.T) {
 			if runs {
 				ran++
 			}
-			// A request that arrived just before the connection was closed may
-			// still be running.
+			// A request that arrived just before the connection was closed may still be running.
 			Eventually(t, fmt.Sprintf("a run cut after %d bytes (direction %d)", n, dir), func() bool {
 				got, err := rdb.Get(t.Context(), key).Int()
 				CheckNow(t, (err == nil || errors.Is(err, redis.Nil)) && got <= ran,

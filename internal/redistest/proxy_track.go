@@ -6,8 +6,7 @@ import (
 	"sync"
 )
 
-// tracker pairs the replies on one connection with their commands and tells
-// them from messages.
+// tracker pairs the replies on one connection with their commands and tells them from messages.
 type tracker struct {
 	mu      sync.Mutex
 	pending []pendingCmd
@@ -20,8 +19,7 @@ type pendingCmd struct {
 	confirm int // confirmations that are still to come, -1 = not known yet
 }
 
-// family of a subscription command's name, as of a confirmation's kind, and
-// whether it is one at all.
+// family of a subscription command's name, as of a confirmation's kind, and whether it is one at all.
 func family(name string) (prefix string, ok bool) {
 	prefix, ok = strings.CutSuffix(strings.ToLower(name), "subscribe")
 	prefix = strings.TrimSuffix(prefix, "un")

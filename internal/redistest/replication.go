@@ -99,8 +99,7 @@ func startNodes(v Version, replicas int, args ...string) (nodes []*instance, err
 	})
 }
 
-// Role is what the server says that it is: "master" or "slave", or nothing
-// where it doesn't answer.
+// Role is what the server says that it is: "master" or "slave", or nothing where it doesn't answer.
 func (s *Server) Role() string {
 	_, rest, _ := strings.Cut(s.info("replication"), "role:")
 	role, _, _ := strings.Cut(rest, "\r\n")
@@ -204,8 +203,7 @@ func startSentinel(primary *instance) (*instance, error) {
 	return in, nil
 }
 
-// FailoverClient makes a client that asks the sentinels for the primary. It is
-// closed at the end of the test.
+// FailoverClient makes a client that asks the sentinels for the primary. It is closed at the end of the test.
 func (x *Sentinel) FailoverClient(mod ...func(*redis.FailoverOptions)) *redis.Client {
 	opt := &redis.FailoverOptions{MasterName: MasterName, SentinelAddrs: x.sentinelAddrs()}
 	for _, m := range mod {

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// value is one value of the Redis protocol, RESP2 or RESP3, as far as the
-// proxy has to understand it.
+// value is one value of the Redis protocol, RESP2 or RESP3, as far as the proxy has to understand it.
 type value struct {
 	kind  byte
 	text  string  // of what isn't an aggregate; a verbatim string keeps its prefix
@@ -28,8 +27,7 @@ func readFrame(r *bufio.Reader) (frame, error) {
 	return frame{value: v, raw: p.raw}, err
 }
 
-// readCommand reads what a client sends: an array of bulk strings, or a line
-// of words.
+// readCommand reads what a client sends: an array of bulk strings, or a line of words.
 func readCommand(r *bufio.Reader) (words []string, raw []byte, err error) {
 	if first, err := r.Peek(1); err != nil {
 		return nil, nil, err
@@ -49,8 +47,7 @@ type parser struct {
 	raw []byte
 }
 
-// maxLength is the longest string that Redis itself takes. It also bounds the
-// elements of an aggregate here.
+// maxLength is the longest string that Redis itself takes. It also bounds the elements of an aggregate here.
 const maxLength = 512 << 20
 
 func (p *parser) value() (value, error) {

@@ -28,9 +28,8 @@ func chosenSeed() (uint64, error) {
 	}
 }
 
-// Seed returns the seed that a randomised test makes its choices from: the number in
-// LEASEHOLD_SEED, a fresh one if that is "fresh", and else always the same. It is logged, so
-// that a run that fails names it.
+// Seed returns the seed that a randomised test makes its choices from: the number in LEASEHOLD_SEED, a fresh
+// one if that is "fresh", and else always the same. It is logged, so that a run that fails names it.
 func Seed(tb testing.TB) uint64 {
 	tb.Helper()
 	seed, err := chosenSeed()
@@ -48,10 +47,9 @@ func RapidSeed() string {
 	return strconv.FormatUint(max(1, seed), 10) // 0 means any one
 }
 
-// Seeds runs fn as a parallel subtest for each of several seeds in a row, n of them or as many
-// as LEASEHOLD_SEEDS says. The first one is Seed's. If LEASEHOLD_SEED is a number and
-// LEASEHOLD_SEEDS is not set, fn runs for that one alone. After one has failed no more are
-// begun.
+// Seeds runs fn as a parallel subtest for each of several seeds in a row, n of them or as many as
+// LEASEHOLD_SEEDS says. The first one is Seed's. If LEASEHOLD_SEED is a number and LEASEHOLD_SEEDS is not
+// set, fn runs for that one alone. After one has failed no more are begun.
 func Seeds(all *testing.T, n int, fn func(t *testing.T, seed uint64)) {
 	all.Helper()
 	first := Seed(all)

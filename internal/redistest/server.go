@@ -47,9 +47,8 @@ type instance struct {
 	proc *process // nil after Kill
 }
 
-// StartServer starts a server for this test alone and stops it at its end.
-// It keeps nothing on disk unless args (as on the command line, without the
-// port) say otherwise: "--appendonly", "yes".
+// StartServer starts a server for this test alone and stops it at its end. It keeps nothing on disk unless
+// args (as on the command line, without the port) say otherwise: "--appendonly", "yes".
 func StartServer(tb testing.TB, v Version, args ...string) *Server {
 	tb.Helper()
 	in, err := startInstance(v, args...)
@@ -183,10 +182,9 @@ func onFreePort(start func() error) (err error) {
 	return err
 }
 
-// freePort looks below the range from which systems give ports to outgoing
-// connections, of which tests have thousands, and where port+10000, the
-// Cluster bus, is below it too. The draw is random since the test processes of
-// several packages draw at the same time.
+// freePort looks below the range from which systems give ports to outgoing connections, of which tests have
+// thousands, and where port+10000, the Cluster bus, is below it too. The draw is random since the test
+// processes of several packages draw at the same time.
 func freePort() int {
 	for {
 		port := 11000 + rand.IntN(10000)
@@ -253,8 +251,7 @@ func (in *instance) launch() error {
 	}
 }
 
-// answers reports whether the process pid, and not another server that got the
-// port first, answers PING.
+// answers reports whether the process pid, and not another server that got the port first, answers PING.
 func (in *instance) answers(pid int) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

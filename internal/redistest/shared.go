@@ -59,9 +59,8 @@ func stopShared() {
 	shared.starts = nil
 }
 
-// Shared returns the one server of that version that all tests of the process
-// use, each with names of its own ([Name]). It can't be killed or paused, and
-// must be neither flushed nor configured.
+// Shared returns the one server of that version that all tests of the process use, each with names of its own
+// ([Name]). It can't be killed or paused, and must be neither flushed nor configured.
 func Shared(tb testing.TB, v Version) *Server {
 	tb.Helper()
 	return common(tb, "a server", v, func(v Version) (*instance, error) {
@@ -111,8 +110,7 @@ func sharedSentinel(tb testing.TB, v Version) *Sentinel {
 	}).handle(tb)
 }
 
-// sharedSecured returns the one server of that version that all tests of the
-// process reach over TLS.
+// sharedSecured returns the one server of that version that all tests of the process reach over TLS.
 func sharedSecured(tb testing.TB, v Version) (*Server, *secured) {
 	tb.Helper()
 	s := common(tb, "a server with TLS", v, func(v Version) (*secured, error) {

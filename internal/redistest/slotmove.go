@@ -7,18 +7,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// SlotMove is a live move of one slot to another primary, in steps, each of
-// which leaves clients in another situation: after BeginMove keys that are not
-// there are asked for at the target (ASK), after MoveKeys all of them are, and
-// after Finish the target is the owner (MOVED).
+// SlotMove is a live move of one slot to another primary, in steps, each of which leaves clients in another
+// situation: after BeginMove keys that are not there are asked for at the target (ASK), after MoveKeys all of
+// them are, and after Finish the target is the owner (MOVED).
 type SlotMove struct {
 	c        *Cluster
 	slot     int64
 	from, to *Server
 }
 
-// BeginMove opens the slot of key for a move to another primary. The Cluster
-// must be the test's own.
+// BeginMove opens the slot of key for a move to another primary. The Cluster must be the test's own.
 func (c *Cluster) BeginMove(key string, to *Server) *SlotMove {
 	c.tb.Helper()
 	from := c.NodeFor(key)

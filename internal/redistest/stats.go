@@ -8,10 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Commandstats says how often each command ran on a real server since its
-// start or its last CONFIG RESETSTAT, by lower-case name, those that scripts
-// call included. On a server that other tests use, only the difference of two
-// such counts of a rare command means anything.
+// Commandstats says how often each command ran on a real server since its start or its last CONFIG RESETSTAT,
+// by lower-case name, those that scripts call included. On a server that other tests use, only the difference
+// of two such counts of a rare command means anything.
 func Commandstats(tb testing.TB, rdb redis.Cmdable) map[string]int64 {
 	tb.Helper()
 	text, err := rdb.Info(tb.Context(), "commandstats").Result()

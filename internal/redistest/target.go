@@ -46,9 +46,8 @@ func (x Target) Addr() string {
 	return x.Server.Addr()
 }
 
-// Client makes a client for the target that is closed at the end of the test.
-// All of a test's clients see the same data. A Dialer of mod's should use the
-// one that it finds there, where that is not nil.
+// Client makes a client for the target that is closed at the end of the test. All of a test's clients see the
+// same data. A Dialer of mod's should use the one that it finds there, where that is not nil.
 func (x Target) Client(tb testing.TB, mod ...func(*redis.UniversalOptions)) redis.UniversalClient {
 	tb.Helper()
 	opt := new(redis.UniversalOptions)
@@ -95,9 +94,8 @@ func (x Target) Admin(tb testing.TB) redis.UniversalClient {
 	return x.Client(tb)
 }
 
-// Each runs fn as a subtest on an embedded server, on every installed server
-// and on a Cluster of the newest one. Where no server is installed, one
-// subtest "servers" is skipped, or fails, as [NeedServers] has it.
+// Each runs fn as a subtest on an embedded server, on every installed server and on a Cluster of the newest
+// one. Where no server is installed, one subtest "servers" is skipped, or fails, as [NeedServers] has it.
 func Each(t *testing.T, fn func(t *testing.T, target Target)) {
 	t.Helper()
 	eachMini(t, fn)
@@ -171,8 +169,7 @@ func run(t *testing.T, kind Kind, v Version, fn func(*testing.T, Target), start 
 	})
 }
 
-// EachSingle is Each without the Cluster: for tests with a [Proxy], which
-// stands before one server.
+// EachSingle is Each without the Cluster: for tests with a [Proxy], which stands before one server.
 func EachSingle(t *testing.T, fn func(t *testing.T, target Target)) {
 	t.Helper()
 	eachMini(t, fn)

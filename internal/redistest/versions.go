@@ -44,16 +44,14 @@ const (
 	envLog     = "LEASEHOLD_TEST_LOG"        // "1": go-redis logs
 )
 
-// Installed lists the servers that tests can start, oldest first. It lists none
-// unless LEASEHOLD_SERVERS, LEASEHOLD_REQUIRE_SERVERS or [UseServers] asks for
-// them, so that a plain `go test ./...` is quick on every machine. The servers come from the
-// folder that LEASEHOLD_SERVERS names; where that is unset, from .servers in this
-// module or one around it, or else from PATH.
+// Installed lists the servers that tests can start, oldest first. It lists none unless LEASEHOLD_SERVERS,
+// LEASEHOLD_REQUIRE_SERVERS or [UseServers] asks for them, so that a plain `go test ./...` is quick on every
+// machine. The servers come from the folder that LEASEHOLD_SERVERS names; where that is unset, from .servers
+// in this module or one around it, or else from PATH.
 func Installed() []Version { return slices.Clone(installed().versions) }
 
-// UseServers asks for the installed servers as LEASEHOLD_SERVERS does. It is for
-// benchmarks and for the TestMain of packages in modules of their own, which run
-// only where somebody names them.
+// UseServers asks for the installed servers as LEASEHOLD_SERVERS does. It is for benchmarks and for the
+// TestMain of packages in modules of their own, which run only where somebody names them.
 func UseServers() { serversAsked.Store(true) }
 
 var serversAsked atomic.Bool
@@ -71,8 +69,7 @@ type findings struct {
 	broken   []string // binaries that are there and don't run, each with its error
 }
 
-// The binaries are asked once per process: four of them take a tenth of a
-// second, too much for every test.
+// The binaries are asked once per process: four of them take a tenth of a second, too much for every test.
 var found = sync.OnceValue(func() findings {
 	paths := binaries()
 	versions, errs := make([]Version, len(paths)), make([]error, len(paths))
@@ -148,10 +145,9 @@ func ask(path string) (Version, error) {
 	return v, nil
 }
 
-// NeedServers returns what [Installed] lists. Where that is nothing it skips the
-// test with a line that says what to do; with LEASEHOLD_REQUIRE_SERVERS=1 it
-// fails the test instead, so that a run which is meant to be complete can't
-// pass by leaving things out.
+// NeedServers returns what [Installed] lists. Where that is nothing it skips the test with a line that says
+// what to do; with LEASEHOLD_REQUIRE_SERVERS=1 it fails the test instead, so that a run which is meant to be
+// complete can't pass by leaving things out.
 func NeedServers(tb testing.TB) []Version {
 	tb.Helper()
 	all := installed()

@@ -1,6 +1,5 @@
-// Package histories records what many processes do with every primitive while
-// faults strike, and checks it: with a porcupine model for each key, and with
-// sweeps. It is a test, run from the module's folder:
+// Package histories records what many processes do with every primitive while faults strike, and checks it:
+// with a porcupine model for each key, and with sweeps. It is a test, run from the module's folder:
 //
 //	go test ./histories                                    # ten runs, each of another fault
 //	LEASEHOLD_RUNS=200 go test -v -timeout 2h ./histories   # 200 runs, the faults in turn
@@ -18,8 +17,7 @@
 //	LEASEHOLD_OUT      folder for the histories of failed runs, with drawings; none
 //	                   is a new one, where it is needed
 //
-// A failed run tells its seed and its fault. The same seed gives the same faults
-// and choices, but not the same timing: to see a rare failure again may take some
-// runs. With -v each run says what it came to. -parallel says how many runs
-// go on at a time.
+// A failed run tells its seed and its fault. The same seed gives the same faults and choices, but not the
+// same timing: to see a rare failure again may take some runs. With -v each run says what it came to.
+// -parallel says how many runs go on at a time.
 package histories

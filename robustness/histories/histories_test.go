@@ -22,8 +22,7 @@ const (
 	patience = 20 * time.Second // with a model, for one key
 )
 
-// Processes do everything at random while faults strike, and no model and no
-// sweep refuses what they saw.
+// Processes do everything at random while faults strike, and no model and no sweep refuses what they saw.
 func TestHistories(t *testing.T) {
 	redistest.NeedServers(t)
 	faults := redistest.Must(fleet.Named(setting("LEASEHOLD_FAULTS", "all")))(t)

@@ -38,9 +38,8 @@ const (
 	loadFaults = "./internal/tests/faults/singleflight"
 )
 
-// sampled are the guards that -sample draws from: those of the permits' scripts, of
-// families with a total and of listings. The others are tried by name, or all
-// together.
+// sampled are the guards that -sample draws from: those of the permits' scripts, of families with a total and
+// of listings. The others are tried by name, or all together.
 var sampled = concat(scripts, totals, listed)
 
 var mutations = concat(scripts, client, flightScripts, flights, totals, listed, telemetry, replicas, localTurns, inboxes, revoked, commands, queue, outages, once, several, near, kept, votes, walked, core)

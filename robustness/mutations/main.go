@@ -7,8 +7,7 @@
 //	go run ./mutations -run 'land|S5'  some, by name
 //	go run ./mutations -sample 5       some of the list sampled, by chance; with -seed always the same
 //
-// It is run in the folder robustness, and exits with 1 if a mutation survived or
-// no longer applies.
+// It is run in the folder robustness, and exits with 1 if a mutation survived or no longer applies.
 package main
 
 import (
@@ -193,8 +192,7 @@ func moduleOf(root, pkg string) (folder, within string) {
 	return folder, "./" + strings.TrimPrefix(strings.TrimPrefix(filepath.ToSlash(filepath.Clean(pkg)), filepath.ToSlash(nested)), "/")
 }
 
-// test runs the tests of one package on the mutant, and returns the first that
-// failed, "" where none did.
+// test runs the tests of one package on the mutant, and returns the first that failed, "" where none did.
 func (m mutation) test(ctx context.Context, root, overlay, pkg string) (by string, err error) {
 	args := []string{"test", "-count=1", "-timeout=90s", "-failfast"}
 	if m.tests != "" {

@@ -1,6 +1,5 @@
-// Package peers runs recipes that have broken locks against other libraries and
-// against leasehold, each as it comes, with a plain go-redis client, and prints
-// what happened:
+// Package peers runs recipes that have broken locks against other libraries and against leasehold, each as it
+// comes, with a plain go-redis client, and prints what happened:
 //
 //	go test -count=1 -v -run TestRecipes .
 //

@@ -62,9 +62,8 @@ var voted = []struct {
 	}},
 }
 
-// TestQuorumPeers prints what became of locks of three and five servers under the same faults of
-// minorities, and fails only where leasehold was wrong. Eight callers in four processes want one
-// lock for up to 1 s each.
+// TestQuorumPeers prints what became of locks of three and five servers under the same faults of minorities,
+// and fails only where leasehold was wrong. Eight callers in four processes want one lock for up to 1 s each.
 func TestQuorumPeers(t *testing.T) {
 	redistest.NeedServers(t)
 	seed := redistest.Seed(t)

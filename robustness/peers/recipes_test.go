@@ -44,8 +44,7 @@ func (r *report) add(recipe string, lib library, v verdict, what string, args ..
 	r.rows = append(r.rows, fmt.Sprintf("| %s | %s | %s | %s |", recipe, lib.name, v, text))
 }
 
-// trial is one recipe with one library: its locks go through the proxy, those of
-// another process don't.
+// trial is one recipe with one library: its locks go through the proxy, those of another process don't.
 type trial struct {
 	*testing.T
 	*report
@@ -179,8 +178,7 @@ func lostReleaseReply(c *trial, recipe string) {
 	c.add(recipe, c.lib, rightIf(err == nil && free), "unlock said: %s; it was free after %s", orFine(err), seconds(stuck))
 }
 
-// cancelledMidCall: the server has run the command, the reply is under way, and
-// the caller cancels.
+// cancelledMidCall: the server has run the command, the reply is under way, and the caller cancels.
 func cancelledMidCall(c *trial, recipe string) {
 	fault := c.proxy.HoldReply(scripts, 1)
 	defer fault.Release()

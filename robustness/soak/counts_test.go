@@ -141,9 +141,8 @@ func (s *soak) curves(h *history.History) []curve {
 	return all
 }
 
-// nothingLeft waits until the servers have nothing any more but what is documented
-// to last, and that with an end: the last tokens of mutexes, slots that are complete,
-// and what the guards know.
+// nothingLeft waits until the servers have nothing any more but what is documented to last, and that with an
+// end: the last tokens of mutexes, slots that are complete, and what the guards know.
 func (s *soak) nothingLeft(t *testing.T) {
 	t.Helper()
 	var left []string

@@ -66,13 +66,11 @@ func TestSoak(t *testing.T) {
 	t.Logf("%s on %s: %d faults (%s); %v\n%s", span, h.Terms.Server, len(h.Struck), struck(h), r, b.String())
 }
 
-// kept is what the heap of a worker may have gained when everything is closed: what
-// libraries make once.
+// kept is what the heap of a worker may have gained when everything is closed: what libraries make once.
 const kept = mib / 2
 
-// ended checks that workers had no goroutines and no connections left after they
-// had closed everything, but what they had before they made it; and no more heap, as
-// far as that can be told.
+// ended checks that workers had no goroutines and no connections left after they had closed everything, but
+// what they had before they made it; and no more heap, as far as that can be told.
 func ended(t *testing.T, h *history.History) {
 	t.Helper()
 	first, last := map[string]*history.Usage{}, map[string]*history.Usage{}

@@ -23,8 +23,7 @@ const (
 	Loads   = "flt"
 )
 
-// Fixture is one family on one target, and a client that looks at what is in
-// Redis.
+// Fixture is one family on one target, and a client that looks at what is in Redis.
 type Fixture struct {
 	*testing.T
 	Connect func(w *Wire) redis.UniversalClient // makes a client over w, without its hook
@@ -247,8 +246,7 @@ func Start[T any](tb testing.TB, call func() (T, error)) *Call[T] {
 	return c
 }
 
-// StartQueued starts a call that has to queue for key, and returns when it does, or
-// has ended already.
+// StartQueued starts a call that has to queue for key, and returns when it does, or has ended already.
 func StartQueued[T any](f *Fixture, key string, call func() (T, error)) *Call[T] {
 	f.Helper()
 	before := f.Queued(key)

@@ -6,8 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Stall holds up commands of these names, of all names where there are none, until
-// Heal or Unstall.
+// Stall holds up commands of these names, of all names where there are none, until Heal or Unstall.
 func (w *Wire) Stall(names ...string) {
 	if len(names) == 0 {
 		names = []string{""}
@@ -23,13 +22,11 @@ func (w *Wire) Unstall() {
 	w.gates = nil
 }
 
-// StallReplies holds up their replies, until Heal or until the function that it
-// returns is called.
+// StallReplies holds up their replies, until Heal or until the function that it returns is called.
 func (w *Wire) StallReplies(names ...string) (release func()) { return w.hold(&w.locks, names...) }
 
-// HoldDials holds up connections that are made from now on, until Heal or until the
-// function that it returns is called: a client that has a connection for commands
-// can then not subscribe.
+// HoldDials holds up connections that are made from now on, until Heal or until the function that it returns
+// is called: a client that has a connection for commands can then not subscribe.
 func (w *Wire) HoldDials() (release func()) { return w.hold(&w.gates, dialGate) }
 
 const dialGate = "dial"

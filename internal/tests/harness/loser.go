@@ -34,9 +34,8 @@ type Life struct {
 	Run  func(x *Loser)
 }
 
-// LoseEach has run live, once for each reply that it meets, and one of them is lost each
-// time: once with the connection, and once with the connection left open and silent. It
-// returns what the lost replies answered.
+// LoseEach has run live, once for each reply that it meets, and one of them is lost each time: once with the
+// connection, and once with the connection left open and silent. It returns what the lost replies answered.
 func LoseEach(t *testing.T, srv *redistest.Server, kind, ask string, lives []Life) map[string]bool {
 	t.Helper()
 	var mu sync.Mutex

@@ -11,8 +11,7 @@ import (
 
 var scriptNames sync.Map // by what is on the wire
 
-// Script is what a command on the wire does: a script of ours by its name, or the
-// command's own name.
+// Script is what a command on the wire does: a script of ours by its name, or the command's own name.
 func Script(cmd []string) string {
 	switch {
 	case len(cmd) == 0:
@@ -32,8 +31,7 @@ func Does(name string) func(cmd []string) bool {
 	return func(cmd []string) bool { return Script(cmd) == name }
 }
 
-// Answers tells of each good reply to a script that passes through a proxy from now
-// on.
+// Answers tells of each good reply to a script that passes through a proxy from now on.
 func Answers(p *redistest.Proxy, name string) <-chan struct{} {
 	c := make(chan struct{}, 10_000)
 	p.SetHook(func(ev redistest.Event) redistest.Action {
@@ -45,8 +43,7 @@ func Answers(p *redistest.Proxy, name string) <-chan struct{} {
 	return c
 }
 
-// Integers are the leading integers of a script's reply on the wire; nil where it
-// is an error.
+// Integers are the leading integers of a script's reply on the wire; nil where it is an error.
 func Integers(reply []byte) []int64 {
 	var all []int64
 	for i, line := range strings.Split(strings.TrimSpace(string(reply)), "\r\n") {

@@ -10,8 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// EachServerAtOnce runs fn on every installed server, all at the same time,
-// however few processors there are.
+// EachServerAtOnce runs fn on every installed server, all at the same time, however few processors there are.
 func EachServerAtOnce(t *testing.T, fn func(t *testing.T, srv *redistest.Server)) {
 	var all sync.WaitGroup
 	for _, v := range redistest.NeedServers(t) {
@@ -20,8 +19,7 @@ func EachServerAtOnce(t *testing.T, fn func(t *testing.T, srv *redistest.Server)
 	all.Wait()
 }
 
-// Soak is how long a test runs that gets better with time: LEASEHOLD_SOAK, where
-// that is set.
+// Soak is how long a test runs that gets better with time: LEASEHOLD_SOAK, where that is set.
 func Soak(tb testing.TB, short time.Duration) time.Duration {
 	return fromEnv(tb, "LEASEHOLD_SOAK", short, time.ParseDuration)
 }

@@ -51,8 +51,7 @@ func (s *Site) WaitQueued(n int) {
 var unexpired = redis.NewScript(`local t = redis.call('TIME')
 return redis.call('ZCOUNT', KEYS[1], '(' .. (t[1] * 1000 + math.floor(t[2] / 1000)), '+inf')`)
 
-// Living counts the members of a sorted set whose time is not over, by the server's
-// clock.
+// Living counts the members of a sorted set whose time is not over, by the server's clock.
 func (s *Site) Living(part string) int {
 	s.TB.Helper()
 	n, err := unexpired.Run(context.Background(), s.RDB, []string{s.Part(part)}).Int()

@@ -16,10 +16,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 )
 
-// Wire is a client's way to Redis, of any topology, that can be cut: its
-// connections are then closed, no other is made, and commands fail without being
-// sent. It also counts what is sent. Commands go by their names, in lower case, and
-// scripts by those of call.ScriptName.
+// Wire is a client's way to Redis, of any topology, that can be cut: its connections are then closed, no
+// other is made, and commands fail without being sent. It also counts what is sent. Commands go by their
+// names, in lower case, and scripts by those of call.ScriptName.
 type Wire struct {
 	// Patience is how long a command waits at a gate before it fails, as a client
 	// that waits for an answer does; 0 is for ever.
@@ -131,8 +130,7 @@ func sum(of map[string]int, names []string) (n int) {
 	return n
 }
 
-// CommandName is the command's name, in lower case; of a script "load enter" and
-// such.
+// CommandName is the command's name, in lower case; of a script "load enter" and such.
 func CommandName(c redis.Cmder) string {
 	word := strings.ToLower(c.Name())
 	if word == "evalsha" || word == "eval" {
@@ -141,10 +139,9 @@ func CommandName(c redis.Cmder) string {
 	return word
 }
 
-// enter is pass for commands whose ctx has not ended: go-redis sends none of another.
-// (The handshake of a subscription that is connected again with such a ctx would wait at
-// a gate with the subscription's lock held, for which its Close waits, and a bubble's
-// clock stands still meanwhile.)
+// enter is pass for commands whose ctx has not ended: go-redis sends none of another. (The handshake of a
+// subscription that is connected again with such a ctx would wait at a gate with the subscription's lock
+// held, for which its Close waits, and a bubble's clock stands still meanwhile.)
 func (w *Wire) enter(ctx context.Context, cmds []redis.Cmder) error {
 	if err := ctx.Err(); err != nil {
 		return err

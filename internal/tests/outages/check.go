@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// check ends the crowd, whose calls have judged what is promised whatever happens. It returns how
-// often there was what is not promised through the loss of acknowledged writes, and must not be
-// without: turns in another's, permits beyond the limit, and values that were loaded before an
-// Invalidate was confirmed.
+// check ends the crowd, whose calls have judged what is promised whatever happens. It returns how often there
+// was what is not promised through the loss of acknowledged writes, and must not be without: turns in
+// another's, permits beyond the limit, and values that were loaded before an Invalidate was confirmed.
 func (c *crowd) check() (overlaps int) {
 	c.Helper()
 	c.stop()

@@ -11,10 +11,9 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// The server's clock is set forth while leases are held: they end, and their
-// holders are told by their next renewal. It is set back: they are kept, and
-// tokens rise though the clock is behind the last. 26 hours are longer than a
-// fencing token is remembered.
+// The server's clock is set forth while leases are held: they end, and their holders are told by their next
+// renewal. It is set back: they are kept, and tokens rise though the clock is behind the last. 26 hours are
+// longer than a fencing token is remembered.
 func TestServerClockJumps(t *testing.T) {
 	t.Parallel()
 	for name, far := range map[string]time.Duration{"an hour": time.Hour, "26 hours": 26 * time.Hour} {

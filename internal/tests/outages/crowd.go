@@ -27,8 +27,7 @@ const (
 	ttl   = 1500 * time.Millisecond
 	key   = "k"
 
-	// patience bounds what ends by itself in a few seconds, on a machine that is
-	// busy with other tests.
+	// patience bounds what ends by itself in a few seconds, on a machine that is busy with other tests.
 	patience = time.Minute
 )
 

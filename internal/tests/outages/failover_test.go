@@ -10,8 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// The sentinels put another primary in the place of one that was killed, or that
-// runs and is to be replaced.
+// The sentinels put another primary in the place of one that was killed, or that runs and is to be replaced.
 func TestSentinelSwitchesOver(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(*testing.T, *redistest.Sentinel){

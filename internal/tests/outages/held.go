@@ -92,9 +92,8 @@ func (o *heldOne) wait(ctx context.Context, acquire func(context.Context) (func(
 	}()
 }
 
-// keptOrTold: a lease whose Context goes on is held in Redis too, and released without an
-// error; a holder that was told has lost it. Each waiter is served. It returns how many
-// were kept.
+// keptOrTold: a lease whose Context goes on is held in Redis too, and released without an error; a holder
+// that was told has lost it. Each waiter is served. It returns how many were kept.
 func (h *held) keptOrTold() (kept int) {
 	h.Helper()
 	h.Logf("held for %v", time.Since(h.since))

@@ -114,8 +114,7 @@ func TestNothingIsHandedOverWithoutReplicas(t *testing.T) {
 	})
 }
 
-// wantGivenBack gives back all leases at the same time. Nothing that replicas are waited
-// for holds that up.
+// wantGivenBack gives back all leases at the same time. Nothing that replicas are waited for holds that up.
 func wantGivenBack(t *testing.T, held []lease) {
 	t.Helper()
 	began := time.Now()

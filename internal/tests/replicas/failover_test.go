@@ -18,8 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// A failover promotes a replica in the place of its primary, after the links of replicas
-// were cut.
+// A failover promotes a replica in the place of its primary, after the links of replicas were cut.
 type failover struct {
 	name     string
 	cut      []int // replicas, in the order in which their links are cut

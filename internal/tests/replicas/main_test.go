@@ -136,8 +136,7 @@ func eachVersion(t *testing.T, fn func(t *testing.T, x *redistest.Replicated)) {
 	}
 }
 
-// onNewest runs fn on a primary with two replicas of the newest version, for each kind of
-// lease.
+// onNewest runs fn on a primary with two replicas of the newest version, for each kind of lease.
 func onNewest(t *testing.T, fn func(t *testing.T, x *redistest.Replicated, newHandle func(tb testing.TB, rdb redis.UniversalClient, s settings) handle)) {
 	t.Helper()
 	x := redistest.StartReplicated(t, redistest.Newest(t), 2)

@@ -176,9 +176,7 @@ func (w *world) ask(c *client, st step) {
 	case errors.Is(err, leasehold.ErrLost) && !good:
 		what += ": lost"
 	default:
-		if !ending {
-			w.fail("S4", "%s: %v (network good: %v)", st, err, good)
-		}
+		w.failIf(!ending, "S4", "%s: %v (network good: %v)", st, err, good)
 	}
 	w.note(what)
 }

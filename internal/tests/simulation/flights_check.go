@@ -24,8 +24,7 @@ func (w *world) read(a *asking, key, value string, from singleflight.Source) {
 	w.seen(a, key, n, from.String())
 }
 
-// seen checks that a caller came before whatever invalidated what it saw. Called
-// with the lock.
+// seen checks that a caller came before whatever invalidated what it saw. Called with the lock.
 func (w *world) seen(a *asking, key string, n int, how string) {
 	l := w.flights.loads[n]
 	if l.revoked != nil && !l.many && (a.client != l.client || a.from.After(l.to)) {
@@ -93,9 +92,8 @@ func (w *world) checkLoads() {
 	}
 }
 
-// waitedFor reports whether some call of its client was there from before the
-// load until then. A caller who comes after the others left starts a flight of
-// its own.
+// waitedFor reports whether some call of its client was there from before the load until then. A caller who
+// comes after the others left starts a flight of its own.
 func (f *cache) waitedFor(a *loading, then time.Time) bool {
 	for _, c := range f.calls {
 		until := c.to
@@ -135,9 +133,8 @@ func (w *world) revokedLoads(since time.Time) int {
 
 func (f *cache) droppedBetween(a, b *loading) bool {
 	for _, d := range f.drops {
-		// A drop whose reply was lost may still have come much later, also where
-		// another copy was answered; and a lease is granted up to its length
-		// before its load begins.
+		// A drop whose reply was lost may still have come much later, also where another copy was answered;
+		// and a lease is granted up to its length before its load begins.
 		late := d.done
 		if late.Sub(d.called) > 100*time.Millisecond || late.IsZero() {
 			late = d.called.Add(15 * time.Second)

@@ -17,9 +17,8 @@ type generator struct {
 	all schedule
 }
 
-// generate makes a run: bursts of calls in which clients contend for few keys, and quiet times
-// between them, with faults in half of either. Now and then clients read a key so often that
-// they keep copies of it.
+// generate makes a run: bursts of calls in which clients contend for few keys, and quiet times between them,
+// with faults in half of either. Now and then clients read a key so often that they keep copies of it.
 func generate(seed uint64) schedule {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 2)), all: calls(seed)}
 	for at := g.upTo(10 * time.Second); at < length-40*time.Second; at += 10*time.Second + g.short(90*time.Second) {
@@ -184,9 +183,8 @@ func (g *generator) compete(at time.Duration) {
 	g.add(s)
 }
 
-// operate is what an operator does while one of the calls since the given one may be under
-// way: it looks at its key, and mostly takes something away. At times somebody forges
-// messages, too.
+// operate is what an operator does while one of the calls since the given one may be under way: it looks at
+// its key, and mostly takes something away. At times somebody forges messages, too.
 func (g *generator) operate(since int) {
 	call := g.all[since+g.IntN(len(g.all)-since)]
 	if call.ofServer() || call.key == "" {

@@ -10,8 +10,7 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// overdue is what is left of a waiter's sign of life (4.5 s) when its turn is given to
-// those behind it.
+// overdue is what is left of a waiter's sign of life (4.5 s) when its turn is given to those behind it.
 const overdue = 2500 * time.Millisecond
 
 // judge looks at the stored limits of the family with a total before and after every script

@@ -141,14 +141,10 @@ func (w *world) refused(b *belief, st step, err error, good, stopped, ending boo
 		w.revokedWaiter(b, st, revoked)
 	case errors.Is(err, leasehold.ErrClosed):
 		w.note("closed")
-		if !ending {
-			w.fail("S4", "%s: %v, of a handle that is not closed", st, err)
-		}
+		w.failIf(!ending, "S4", "%s: %v, of a handle that is not closed", st, err)
 	case errors.Is(err, context.Canceled):
 		w.note("gave up")
-		if !stopped {
-			w.fail("S4", "%s: %v, but nobody cancelled", st, err)
-		}
+		w.failIf(!stopped, "S4", "%s: %v, but nobody cancelled", st, err)
 		if late := waited - st.wait; late > time.Millisecond {
 			w.fail("ctx", "%s: returned %v after its ctx had ended", st, late)
 		}
@@ -157,14 +153,10 @@ func (w *world) refused(b *belief, st step, err error, good, stopped, ending boo
 		}
 	case errors.Is(err, leasehold.ErrUnavailable):
 		w.note("unavailable")
-		if good && !ending {
-			w.fail("S4", "%s: %v, on a good network", st, err)
-		}
+		w.failIf(good && !ending, "S4", "%s: %v, on a good network", st, err)
 	case errors.Is(err, leasehold.ErrBusy):
 		w.note("busy")
-		if !st.try {
-			w.fail("S4", "%s: %v, of a call that waits", st, err)
-		}
+		w.failIf(!st.try, "S4", "%s: %v, of a call that waits", st, err)
 		w.refusedByKept(b, good, waited)
 	case strings.Contains(err.Error(), "the limit is") && least < b.permits:
 		w.note("limited")

@@ -191,9 +191,8 @@ func (l *ledger) flushedSince(t time.Time) bool {
 	return slices.ContainsFunc(l.flushes, func(f time.Time) bool { return !f.Before(t) })
 }
 
-// limitAt is the highest and the lowest limit of a key at any moment from one
-// time to another. A limit that is set at run time lasts until it is set anew, or
-// is over, or lost.
+// limitAt is the highest and the lowest limit of a key at any moment from one time to another. A limit that
+// is set at run time lasts until it is set anew, or is over, or lost.
 func (w *world) limitAt(kind, key string, from, to time.Time) (least, most int) {
 	if kind == "mtx" {
 		return 1, 1

@@ -8,8 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A run makes much garbage and keeps little: half of the time went into
-	// collecting it.
+	// A run makes much garbage and keeps little: half of the time went into collecting it.
 	debug.SetGCPercent(800)
 	redistest.Main(m)
 }

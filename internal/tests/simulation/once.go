@@ -109,9 +109,7 @@ func (w *world) doOnce(c *client, st step) {
 		w.note("slots found complete")
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if !w.completeAt(slot, b.asked, now) {
-			w.failLocked("S6", "%s says that the slot is complete, and it is not", st)
-		}
+		w.failLockedIf(!w.completeAt(slot, b.asked, now), "S6", "%s says that the slot is complete, and it is not", st)
 	}
 }
 
@@ -170,15 +168,11 @@ func (w *world) ranSlot(b *belief, slot *slotState, r *slotRun, st step, err err
 	switch {
 	case err == nil:
 		w.tally["slots completed"]++
-		if !r.stored {
-			w.failLocked("S6", "%s says that it completed the slot, and that is not stored", st)
-		}
+		w.failLockedIf(!r.stored, "S6", "%s says that it completed the slot, and that is not stored", st)
 		return
 	case errors.Is(err, leasehold.ErrUnavailable) && r.err == nil && !errors.Is(err, leasehold.ErrLost):
 		w.tally["slots of unknown completion"]++
-		if good && !ending {
-			w.failLocked("S4", "%s: %v, on a good network", st, err)
-		}
+		w.failLockedIf(good && !ending, "S4", "%s: %v, on a good network", st, err)
 		return
 	}
 	r.open = true
@@ -188,14 +182,10 @@ func (w *world) ranSlot(b *belief, slot *slotState, r *slotRun, st step, err err
 	switch {
 	case errors.Is(err, leasehold.ErrLost):
 		w.tally["runs of slots that lost their lock"]++
-		if good && !unsure {
-			w.failLocked("S4", "%s: %v, on a good network", st, err)
-		}
+		w.failLockedIf(good && !unsure, "S4", "%s: %v, on a good network", st, err)
 	case errors.Is(err, leasehold.ErrClosed), errors.Is(err, leasehold.ErrReleased):
 		w.tally["runs of slots that were closed"]++
-		if !ending {
-			w.failLocked("S4", "%s: %v, of a handle that is not closed", st, err)
-		}
+		w.failLockedIf(!ending, "S4", "%s: %v, of a handle that is not closed", st, err)
 	case r.err != nil && errors.Is(err, r.err):
 		w.tally["runs of slots that failed"]++
 	default:

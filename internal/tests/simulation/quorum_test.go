@@ -7,9 +7,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// Locks of three and five servers, by turns, of which a minority is in trouble at any time: nobody
-// holds a lock beside another one, tokens rise, no lock is lost, every waiter is served, and all
-// can be closed.
+// Locks of three and five servers, by turns, of which a minority is in trouble at any time: nobody holds a
+// lock beside another one, tokens rise, no lock is lost, every waiter is served, and all can be closed.
 func TestQuorumSimulation(t *testing.T) {
 	redistest.Seeds(t, 4, func(t *testing.T, seed uint64) {
 		var w *quorumWorld

@@ -259,9 +259,8 @@ func (w *world) loadEnded(l *loading, cause error) {
 	l.revoked = rec
 }
 
-// watchRevoked checks that those are told whose leases and places were revoked, that no
-// lease is believed for longer than the server would have kept it, and that none comes
-// back.
+// watchRevoked checks that those are told whose leases and places were revoked, that no lease is believed for
+// longer than the server would have kept it, and that none comes back.
 func (w *world) watchRevoked() {
 	now := time.Now()
 	w.mu.Lock()

@@ -162,8 +162,7 @@ func parseStep(line string) (step, error) {
 	return s, nil
 }
 
-// parse reads a schedule, one step a line; empty lines and comments (#) don't
-// count.
+// parse reads a schedule, one step a line; empty lines and comments (#) don't count.
 func parse(r io.Reader) (schedule, error) {
 	var all schedule
 	for lines := bufio.NewScanner(r); lines.Scan(); {
@@ -193,8 +192,7 @@ func (s schedule) String() string {
 	return b.String()
 }
 
-// fault reports whether a step is one that may keep a client from being served,
-// and until when.
+// fault reports whether a step is one that may keep a client from being served, and until when.
 func (s step) fault() (until time.Duration, ok bool) {
 	switch s.verb {
 	case lose, slow, stall, refuse, cut, die, flushAll:

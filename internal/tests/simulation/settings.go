@@ -187,9 +187,7 @@ func (w *world) adjust(c *client, st step) bool {
 		w.note("not set")
 	case errors.Is(err, leasehold.ErrUnavailable):
 		w.note("set unavailable")
-		if good && w.calm(s.called, s.over) && !w.closes(c) {
-			w.fail("S4", "%s: %v, on a good network", st, err)
-		}
+		w.failIf(good && w.calm(s.called, s.over) && !w.closes(c), "S4", "%s: %v, on a good network", st, err)
 	default:
 		w.fail("S4", "%s: %v", st, err)
 	}
@@ -203,8 +201,7 @@ func (c *client) set(ctx context.Context, st step) error {
 	return c.total.SetLimit(ctx, st.key, st.permits)
 }
 
-// raise is the last setting of a run: back to the configured limits, by which all that
-// wait can be served.
+// raise is the last setting of a run: back to the configured limits, by which all that wait can be served.
 func (w *world) raise() {
 	all := w.living()
 	if len(all) == 0 || len(w.judge.limits.settings) == 0 {

@@ -100,9 +100,7 @@ func (w *world) refusedSeveral(all []*belief, st step, err error, good, stopped,
 		w.tally["revoked while waiting together"]++
 	case errors.Is(err, leasehold.ErrLost):
 		w.note("lost while waiting together")
-		if good {
-			w.fail("S4", "%s: %v, on a good network", st, err)
-		}
+		w.failIf(good, "S4", "%s: %v, on a good network", st, err)
 	case errors.Is(err, context.Canceled):
 		w.note("gave up together")
 		if late := now.Sub(all[0].asked) - st.wait; !stopped || late > time.Millisecond {
@@ -138,9 +136,7 @@ func (w *world) endSeveral(c *client, l *multi.Lease, all []*belief, st step, go
 		w.leases.uses(c, b.kind, b.key, now)
 	}
 	w.mu.Unlock()
-	if now.After(deadline) && !ended && !w.over() {
-		w.fail("S3", "%s was believed beyond its deadline %v", st, w.since(deadline))
-	}
+	w.failIf(now.After(deadline) && !ended && !w.over(), "S3", "%s was believed beyond its deadline %v", st, w.since(deadline))
 	err := l.Release()
 	over := time.Now()
 	w.mu.Lock()
@@ -159,19 +155,13 @@ func (w *world) endSeveral(c *client, l *multi.Lease, all []*belief, st step, go
 		w.fail("S4", "%s was lost, and Release says %v", st, err)
 	case errors.Is(err, leasehold.ErrLost):
 		w.note("lost together")
-		if good && !unsure && !w.flushedAfter(all[0].asked) {
-			w.fail("S4", "%s was lost on a good network: %v, %v", st, why, err)
-		}
+		w.failIf(good && !unsure && !w.flushedAfter(all[0].asked), "S4", "%s was lost on a good network: %v, %v", st, why, err)
 	case errors.Is(err, leasehold.ErrUnavailable):
 		w.note("release unavailable")
-		if good {
-			w.fail("S4", "%s: Release: %v, on a good network", st, err)
-		}
+		w.failIf(good, "S4", "%s: Release: %v, on a good network", st, err)
 	case errors.Is(err, leasehold.ErrReleased) || ended:
 		w.note("closed while held")
-		if !ending {
-			w.fail("S4", "%s: Release: %v; it ended by %v", st, err, why)
-		}
+		w.failIf(!ending, "S4", "%s: Release: %v; it ended by %v", st, err, why)
 	case err == nil:
 		w.note("released together")
 	default:

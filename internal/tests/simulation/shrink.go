@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// shrinking finds the few steps of a schedule that break a promise: delta
-// debugging (Zeller, Hildebrandt, Simplifying and Isolating Failure-Inducing
-// Input, 2002), within a number of reruns.
+// shrinking finds the few steps of a schedule that break a promise: delta debugging (Zeller, Hildebrandt,
+// Simplifying and Isolating Failure-Inducing Input, 2002), within a number of reruns.
 type shrinking struct {
 	t     *testing.T
 	rule  string // the promise; another one that breaks meanwhile is another failure

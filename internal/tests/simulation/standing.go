@@ -11,8 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 )
 
-// listed is an attempt to take permits, a lock or the right to load, as it stands on the
-// server.
+// listed is an attempt to take permits, a lock or the right to load, as it stands on the server.
 type listed struct {
 	key     string
 	label   string
@@ -163,9 +162,7 @@ func (w *world) inspect(c *client, st step) (l listing, ok bool) {
 	}
 	shown, permits := map[string]bool{}, 0
 	for _, h := range l.holders {
-		if shown[h.ID] {
-			w.fail("inspect", "%s shows %s twice", st, h.ID)
-		}
+		w.failIf(shown[h.ID], "inspect", "%s shows %s twice", st, h.ID)
 		shown[h.ID] = true
 		permits += h.Permits
 		if h.ExpiresIn <= 0 || h.ExpiresIn > longestLease {
@@ -230,9 +227,7 @@ func (w *world) operatorError(c *client, st step, what string, err error, began 
 		}
 	case errors.Is(err, leasehold.ErrUnavailable):
 		w.note(what + ": unavailable")
-		if good && w.calm(began, now) && !w.closes(c) {
-			w.fail("S4", "%s: %v, on a good network", st, err)
-		}
+		w.failIf(good && w.calm(began, now) && !w.closes(c), "S4", "%s: %v, on a good network", st, err)
 	default:
 		w.fail("S4", "%s: %s: %v", st, what, err)
 	}

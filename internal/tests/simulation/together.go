@@ -10,8 +10,7 @@ import (
 // shortLength is the length of a run of slots, of several at once, or of kept leases.
 const shortLength = 3 * time.Minute
 
-// plan makes a run from a seed. Every fifth is one of slots, of several at once, or of kept
-// leases.
+// plan makes a run from a seed. Every fifth is one of slots, of several at once, or of kept leases.
 func plan(seed uint64) schedule {
 	if seed%5 != 0 {
 		return generate(seed)
@@ -28,8 +27,7 @@ func severalOf(seed uint64) schedule { return bursts(seed, 4, 2, (*generator).se
 // keptOf makes one in which they use the same keys again and again, and keep leases of them.
 func keptOf(seed uint64) schedule { return bursts(seed, 5, 1, (*generator).trains) }
 
-// bursts makes a run of bursts of calls and of quiet times. In one of keeping runs clients keep
-// leases.
+// bursts makes a run of bursts of calls and of quiet times. In one of keeping runs clients keep leases.
 func bursts(seed, stream uint64, keeping int, burst func(g *generator, at, span time.Duration)) schedule {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, stream))}
 	if g.chance(keeping) {

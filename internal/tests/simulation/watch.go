@@ -19,8 +19,7 @@ func (b *belief) String(w *world) string {
 		b.kind, b.key, b.client.number, b.permits, w.since(b.asked), w.since(b.from), token)
 }
 
-// set reads a sorted set on the server, unexpired members only where after is
-// not 0.
+// set reads a sorted set on the server, unexpired members only where after is not 0.
 func (w *world) set(key string, after int64) map[string]float64 {
 	all, err := w.mini.SortedSet(key)
 	if err != nil {

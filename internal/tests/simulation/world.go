@@ -134,6 +134,19 @@ func (w *world) fail(rule, format string, args ...any) {
 	w.failLocked(rule, format, args...)
 }
 
+// failIf notes a violation where there is one.
+func (w *world) failIf(bad bool, rule, format string, args ...any) {
+	if bad {
+		w.fail(rule, format, args...)
+	}
+}
+
+func (w *world) failLockedIf(bad bool, rule, format string, args ...any) {
+	if bad {
+		w.failLocked(rule, format, args...)
+	}
+}
+
 func (w *world) failLocked(rule, format string, args ...any) {
 	if w.violation != nil {
 		return
@@ -176,8 +189,7 @@ func (w *world) wait(at time.Duration) {
 	}
 }
 
-// play runs the schedule, then waits until all is as before it, and checks that
-// it is.
+// play runs the schedule, then waits until all is as before it, and checks that it is.
 func (w *world) play() {
 	defer w.overhear()()
 	looks := make(chan struct{})
@@ -298,8 +310,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// flush is FLUSHALL: what was held is held no more, which its holders do not
-// know yet.
+// flush is FLUSHALL: what was held is held no more, which its holders do not know yet.
 func (w *world) flush() {
 	now := time.Now()
 	w.mu.Lock()

@@ -10,9 +10,8 @@ import (
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
 )
 
-// cacheStep is one step of a cached value. Each invalidation begins a
-// generation; what may be read is what was begun to be loaded in the present
-// one, at some moment of the reading call.
+// cacheStep is one step of a cached value. Each invalidation begins a generation; what may be read is what
+// was begun to be loaded in the present one, at some moment of the reading call.
 type cacheStep struct {
 	what string // "load", "read", "invalidate", "maybe invalidate", "revive"
 	load string

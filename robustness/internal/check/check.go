@@ -94,8 +94,7 @@ func (r *Report) bad(rule, key, format string, args ...any) {
 	r.Violations = append(r.Violations, Violation{rule, key, fmt.Sprintf(format, args...)})
 }
 
-// All applies every check to a history. A model that has come to no end after
-// patience is a violation, too.
+// All applies every check to a history. A model that has come to no end after patience is a violation, too.
 func All(h *history.History, patience time.Duration) *Report {
 	r := &Report{}
 	for _, key := range keysOf(h, history.Acquire) {

@@ -10,11 +10,10 @@ import (
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
 )
 
-// semStep is one step of a counted semaphore. A lease is two: its grant, within
-// the call that got it, and its end, at any moment from that on at which its
-// client stopped to believe in it. Grants that nobody came to know of (calls
-// that failed, clients that were killed) are left out: they could only keep
-// others from being served.
+// semStep is one step of a counted semaphore. A lease is two: its grant, within the call that got it, and its
+// end, at any moment from that on at which its client stopped to believe in it. Grants that nobody came to
+// know of (calls that failed, clients that were killed) are left out: they could only keep others from being
+// served.
 type semStep struct {
 	what  string // "grant", "end", "forget"
 	lease string
@@ -47,8 +46,7 @@ func semaphoreModel(limit int) porcupine.NondeterministicModel {
 			case "end": // which the server may have forgotten
 				held = slices.DeleteFunc(held, func(l string) bool { return l == s.lease })
 			case "forget":
-				// Not all of it need be gone, but whatever is left only keeps
-				// others from being served.
+				// Not all of it need be gone, but whatever is left only keeps others from being served.
 				held = nil
 			}
 			return []any{strings.Join(held, " ")}

@@ -4,9 +4,8 @@ import (
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
 )
 
-// slots checks that a slot of DoOnce is completed once, that nothing runs after that, and that
-// it is called complete only after a run that succeeded. Slots that the server may have
-// forgotten are left out.
+// slots checks that a slot of DoOnce is completed once, that nothing runs after that, and that it is called
+// complete only after a run that succeeded. Slots that the server may have forgotten are left out.
 func (r *Report) slots(h *history.History) {
 	for _, key := range keysOf(h, history.Once) {
 		var calls, runs []*history.Operation

@@ -8,12 +8,10 @@ import (
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
 )
 
-// builds checks that no two loads of a key are in flight that both may store: a
-// load counts until it returned, its ctx ended, or an Invalidate was called; not
-// at all if that may have been after its lease was taken and before it began.
-// Where its process did not run, its ctx may have ended late: it counts until
-// then. Loads of a DoMany have one ctx for all and don't count: that lives on
-// when one lease of it is lost.
+// builds checks that no two loads of a key are in flight that both may store: a load counts until it
+// returned, its ctx ended, or an Invalidate was called; not at all if that may have been after its lease was
+// taken and before it began. Where its process did not run, its ctx may have ended late: it counts until
+// then. Loads of a DoMany have one ctx for all and don't count: that lives on when one lease of it is lost.
 func (r *Report) builds(h *history.History) {
 	joined := flights(h)
 	for _, key := range keysOf(h, history.Load) {
@@ -90,8 +88,7 @@ func flights(h *history.History) map[flight]int64 {
 	return since
 }
 
-// untouched is until when between from and to no invalidation, of those given by
-// call, can have run.
+// untouched is until when between from and to no invalidation, of those given by call, can have run.
 func untouched(drops []*history.Operation, from, to int64) int64 {
 	i, _ := slices.BinarySearchFunc(drops, from, func(d *history.Operation, at int64) int { return cmp.Compare(d.At, at) })
 	if i < len(drops) {
@@ -110,8 +107,7 @@ func untouched(drops []*history.Operation, from, to int64) int64 {
 // three seconds, and afterlife is added where it failed.
 const longest = 6 * time.Second
 
-// afterlife is how long a request whose caller gave up may be under way: no fault
-// holds one back for longer.
+// afterlife is how long a request whose caller gave up may be under way: no fault holds one back for longer.
 const afterlife = 2 * time.Second
 
 // revocationsOf are the calls of Revoke for loads of a key: the next load may begin before

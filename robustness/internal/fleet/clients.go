@@ -40,8 +40,7 @@ func (c *client) waiting() (ctx context.Context, got func(), cancel func()) {
 	return ctx, func() { unbind(); stop() }, func() { unbind(); stop(); end() }
 }
 
-// span is how long to hold: mostly short, sometimes so long that it takes
-// renewals.
+// span is how long to hold: mostly short, sometimes so long that it takes renewals.
 func (c *client) span() time.Duration {
 	if c.final {
 		return time.Millisecond

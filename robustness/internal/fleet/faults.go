@@ -28,9 +28,8 @@ type Fault struct {
 // durable has a server lose nothing that it has acknowledged.
 var durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
 
-// Faults are all that there are. Under those up to "mixed", which is any of them
-// in turn, the limits hold; under the others not beyond the moments in which the
-// server forgets.
+// Faults are all that there are. Under those up to "mixed", which is any of them in turn, the limits hold;
+// under the others not beyond the moments in which the server forgets.
 func Faults() []Fault {
 	all := []Fault{
 		{Name: "none", quiet: true, strike: func(f *Fleet) { f.sleep(50*time.Millisecond, 100*time.Millisecond) }},

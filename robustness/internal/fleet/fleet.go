@@ -25,8 +25,7 @@ type Config struct {
 	Spared   int  // so many of them are never killed: what they don't give back adds up
 }
 
-// Fleet is workers, their server, and what lies between. Its methods are for the
-// goroutine of the test.
+// Fleet is workers, their server, and what lies between. Its methods are for the goroutine of the test.
 type Fleet struct {
 	tb     testing.TB
 	cfg    Config
@@ -187,8 +186,7 @@ func (f *Fleet) Strike() {
 	f.sleep(20*time.Millisecond, 150*time.Millisecond)
 }
 
-// Finish lets the workers use every key once more, now that no fault strikes, and
-// returns what has happened.
+// Finish lets the workers use every key once more, now that no fault strikes, and returns what has happened.
 func (f *Fleet) Finish() *history.History {
 	f.tb.Helper()
 	f.note(history.Event{Kind: history.Healed, At: history.Now()})

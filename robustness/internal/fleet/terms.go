@@ -1,12 +1,10 @@
-// Package fleet is a number of processes that use every primitive at random and
-// tell of all that they do, on a real server behind a network that can be made
-// to fail; and the faults that strike them, each by a name.
+// Package fleet is a number of processes that use every primitive at random and tell of all that they do, on
+// a real server behind a network that can be made to fail; and the faults that strike them, each by a name.
 //
 // What they tell is a history for the package check. Everything random comes from
 // one seed: the same seed gives the same choices, though not the same timing.
 //
-// A test's TestMain has to call redistest.Main, since the workers are its own
-// binary, started again.
+// A test's TestMain has to call redistest.Main, since the workers are its own binary, started again.
 package fleet
 
 import (

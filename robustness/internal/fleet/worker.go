@@ -252,6 +252,5 @@ func class(err error) string {
 	return history.Other
 }
 
-// errGaveUp is how a loader fails that heeds its ctx. In other processes it is
-// but a text.
+// errGaveUp is how a loader fails that heeds its ctx. In other processes it is but a text.
 var errGaveUp = errors.New("the loader gave up")

@@ -34,9 +34,8 @@ func (h *History) Leases(op, key string) []Lease {
 	return all
 }
 
-// share finds the turns that were on one lease. All of them count as that lease: where
-// the server may have forgotten it before a turn on it returned, the turn promises
-// nothing but that its token is its own.
+// share finds the turns that were on one lease. All of them count as that lease: where the server may have
+// forgotten it before a turn on it returned, the turn promises nothing but that its token is its own.
 func (h *History) share(all []Lease) {
 	first := map[string]int64{}
 	for _, l := range all {
@@ -107,9 +106,8 @@ func (h *History) AwayFor(worker string, from, to int64) int64 {
 	return sum
 }
 
-// Forgotten is until when a grant on a key that was asked for at from and
-// believed in until to counted: less than to where the server may have forgotten
-// it.
+// Forgotten is until when a grant on a key that was asked for at from and believed in until to counted: less
+// than to where the server may have forgotten it.
 func (h *History) Forgotten(key string, from, to int64) int64 {
 	for _, l := range h.Losses {
 		if (l.Key == "" || l.Key == key) && from < l.To && l.From < to {

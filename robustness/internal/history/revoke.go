@@ -20,8 +20,7 @@ func (h *History) Revocations() map[string]*Operation {
 	return all
 }
 
-// RevokedBy is the Revoke whose reason a text says; nil where it says none, or that of no
-// call.
+// RevokedBy is the Revoke whose reason a text says; nil where it says none, or that of no call.
 func (h *History) RevokedBy(text string) (by *Operation, says bool) {
 	_, text, says = strings.Cut(text, "lease revoked: ")
 	if !says {
