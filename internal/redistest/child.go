@@ -55,9 +55,7 @@ type Child struct {
 // of the test's own binary. The process ends with the test at the latest.
 func StartChild(tb testing.TB, name string, args ...string) *Child {
 	tb.Helper()
-	if _, ok := children[name]; !ok {
-		tb.Fatalf("no child function is registered as %q", name)
-	}
+	CheckNow(tb, children[name] != nil, "no child function is registered as %q", name)
 	self, err := os.Executable()
 	WantErr(tb, err)
 	cmd := exec.Command(self, args...)
@@ -112,9 +110,7 @@ func (c *Child) Expect(prefix string) string {
 	c.tb.Helper()
 	for {
 		line, err := c.Line()
-		if err != nil {
-			c.tb.Fatalf("waiting for the child to print %q: %v", prefix, err)
-		}
+		Require(c.tb, err, nil, "waiting for the child to print %q: %v", prefix)
 		if rest, ok := strings.CutPrefix(line, prefix); ok {
 			return strings.TrimSpace(rest)
 		}
@@ -124,9 +120,7 @@ func (c *Child) Expect(prefix string) string {
 // Send writes a line to the child's standard input.
 func (c *Child) Send(line string) {
 	c.tb.Helper()
-	if _, err := io.WriteString(c.in, line+"\n"); err != nil {
-		c.tb.Errorf("send %q to the child: %v", line, err)
-	}
+	Expect(c.tb, ErrorOf(io.WriteString(c.in, line+"\n")), nil, "send %q to the child: %v", line)
 }
 
 // CloseInput lets the child read the end of its standard input.
@@ -138,17 +132,13 @@ func (c *Child) Kill() { c.proc.kill() }
 // Pause stops the child (SIGSTOP) and returns when it has stopped.
 func (c *Child) Pause() {
 	c.tb.Helper()
-	if err := c.proc.pause(); err != nil {
-		c.tb.Errorf("pause child: %v", err)
-	}
+	Expect(c.tb, c.proc.pause(), nil, "pause child: %v")
 }
 
 // Resume lets a paused child go on.
 func (c *Child) Resume() {
 	c.tb.Helper()
-	if err := c.proc.resume(); err != nil {
-		c.tb.Errorf("resume child: %v", err)
-	}
+	Expect(c.tb, c.proc.resume(), nil, "resume child: %v")
 }
 
 // Wait returns the child's exit code when it has ended, -1 where a signal

@@ -37,14 +37,9 @@ func StartWithClock(tb testing.TB, v Version, args ...string) (*Server, *Clock) 
 func (c *Clock) Shift(d time.Duration) {
 	c.tb.Helper()
 	// Written in place and at once: the server has the file mapped.
-	file, err := os.OpenFile(c.path, os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		c.tb.Fatal(err)
-	}
+	file := Must(os.OpenFile(c.path, os.O_CREATE|os.O_WRONLY, 0o600))(c.tb)
 	defer file.Close()
-	if _, err := file.Write(binary.NativeEndian.AppendUint64(nil, uint64(d.Microseconds()))); err != nil {
-		c.tb.Fatal(err)
-	}
+	Must(file.Write(binary.NativeEndian.AppendUint64(nil, uint64(d.Microseconds()))))(c.tb)
 }
 
 func buildClock(tb testing.TB, dir string) (library string) {

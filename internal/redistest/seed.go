@@ -57,10 +57,7 @@ func Seeds(all *testing.T, n int, fn func(t *testing.T, seed uint64)) {
 		n = 1
 	}
 	if text, ok := os.LookupEnv("LEASEHOLD_SEEDS"); ok {
-		var err error
-		if n, err = strconv.Atoi(text); err != nil {
-			all.Fatalf("LEASEHOLD_SEEDS: %v", err)
-		}
+		n = Must(strconv.Atoi(text))(all)
 	}
 	for i := range n {
 		seed := first + uint64(i)

@@ -120,16 +120,12 @@ func (s *Server) Restart() {
 			break
 		}
 	}
-	if err != nil {
-		s.tb.Errorf("restart %s: %v", s.Version, err)
-	}
+	Expect(s.tb, err, nil, "restart %s: %v", s.Version)
 }
 
 func (s *Server) mine(op string) bool {
 	s.tb.Helper()
-	if s.shared {
-		s.tb.Errorf("%s of a shared server: start one of your own", op)
-	}
+	Check(s.tb, !s.shared, "%s of a shared server: start one of your own", op)
 	return !s.shared
 }
 

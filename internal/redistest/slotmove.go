@@ -90,7 +90,5 @@ func (m *SlotMove) on(node *Server, do func(context.Context, *redis.Client) erro
 	m.c.tb.Helper()
 	rdb := node.patientClient()
 	defer rdb.Close()
-	if err := do(m.c.tb.Context(), rdb); err != nil {
-		m.c.tb.Fatalf("move slot %d from %s to %s: %v", m.slot, m.from.Addr(), m.to.Addr(), err)
-	}
+	Require(m.c.tb, do(m.c.tb.Context(), rdb), nil, "move slot %d from %s to %s: %v", m.slot, m.from.Addr(), m.to.Addr())
 }

@@ -32,10 +32,7 @@ func TestSoak(t *testing.T) {
 	version := redistest.Newest(t)
 	span, long := short, false
 	if text, ok := os.LookupEnv("LEASEHOLD_SOAK"); ok {
-		var err error
-		if span, err = time.ParseDuration(text); err != nil {
-			t.Fatalf("LEASEHOLD_SOAK: %v", err)
-		}
+		span = redistest.Must(time.ParseDuration(text))(t)
 		long = span >= time.Minute
 	}
 	mixed := redistest.Must(fleet.Named("mixed"))(t)
@@ -88,15 +85,9 @@ func ended(t *testing.T, h *history.History) {
 			continue
 		}
 		// At first one more listened for what to do.
-		if n := first[worker].Goroutines - 1; u.Goroutines > n {
-			t.Errorf("%s had %d goroutines after it had closed everything, %d before it made it", worker, u.Goroutines, n)
-		}
-		if n := first[worker].Files; u.Files > n {
-			t.Errorf("%s had %d open files after it had closed everything, %d before it made it", worker, u.Files, n)
-		}
-		if n := first[worker].Heap; u.Heap > n+kept {
-			t.Errorf("%s had %d bytes in use after it had closed everything, %d before it made it", worker, u.Heap, n)
-		}
+		redistest.AtMost(t, u.Goroutines, first[worker].Goroutines-1, "%s had %d goroutines after it had closed everything", worker)
+		redistest.AtMost(t, u.Files, first[worker].Files, "%s had %d open files after it had closed everything", worker)
+		redistest.AtMost(t, u.Heap, first[worker].Heap+kept, "%s had %d bytes in use after it had closed everything", worker)
 	}
 }
 

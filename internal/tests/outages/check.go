@@ -3,6 +3,8 @@ package outages
 import (
 	"errors"
 	"time"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // check ends the crowd, whose calls have judged what is promised whatever happens. It returns how often there
@@ -13,9 +15,7 @@ func (c *crowd) check() (overlaps int) {
 	c.stop()
 	for what, done := range c.done {
 		c.Logf("%s: %d calls", what, done.n)
-		if done.n == 0 {
-			c.Errorf("%s did too little to tell", what)
-		}
+		redistest.Check(c, done.n > 0, "%s did too little to tell", what)
 	}
 	c.Logf("errors %v; %d overlaps", c.errs, c.overlaps)
 	return c.overlaps

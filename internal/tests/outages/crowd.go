@@ -207,9 +207,7 @@ func (c *crowd) lock(m *mutex.Mutex, random *rand.Rand) error {
 	}
 	late := time.Since(l.Deadline())
 	c.mu.Lock()
-	if l.Token() <= before || c.tokens[l.Token()] {
-		c.Errorf("token %d, of a lock that was asked for when %d had been granted", l.Token(), before)
-	}
+	redistest.Check(c, l.Token() > before && !c.tokens[l.Token()], "token %d, of a lock that was asked for when %d had been granted", l.Token(), before)
 	c.highest, c.tokens[l.Token()] = max(c.highest, l.Token()), true
 	c.mu.Unlock()
 	return c.keep(locking, l, late, l.Unlock, random)
@@ -229,9 +227,8 @@ func (c *crowd) acquire(s *semaphore.Semaphore, what, key string, random *rand.R
 // out that is over, unless this process did not run meanwhile (S3).
 func (c *crowd) keep(what string, l lease, late time.Duration, release func() error, random *rand.Rand) error {
 	c.mu.Lock()
-	if late > 0 && c.stalled.Before(l.Deadline().Add(-ttl)) && time.Since(c.beaten) < missed {
-		c.Errorf("a lease was handed out that had been over for %v", late)
-	}
+	stalled := time.Since(c.beaten) >= missed || !c.stalled.Before(l.Deadline().Add(-ttl))
+	redistest.Check(c, late <= 0 || stalled, "a lease was handed out that had been over for %v", late)
 	c.inside[l] = what
 	c.count(what)
 	c.mu.Unlock()

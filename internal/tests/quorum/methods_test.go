@@ -29,12 +29,8 @@ func TestInspectGoesByTheMajority(t *testing.T) {
 		}()
 		f.waiting(a, "k", 1)
 		state, err = b.Inspect(f.Context(), "k")
-		if err != nil || !state.Held || state.Holder.ID != l.ID() || state.Holder.Label != "first" || state.LastToken != l.Token() {
-			f.Errorf("a held lock: %+v, %v", state, err)
-			for i := range 5 {
-				f.Log(l.ID(), l.Token(), f.direct(i).Get(f.Context(), f.part("k", "fence")), f.direct(i).ZRangeWithScores(f.Context(), f.part("k", "holders"), 0, -1), f.direct(i).HGetAll(f.Context(), f.born()))
-			}
-		}
+		redistest.CheckNow(f, err == nil && state.Held && state.Holder.ID == l.ID() && state.Holder.Label == "first" && state.LastToken == l.Token(),
+			"a held lock: %+v, %v", state, err)
 		w := state.Waiters
 		redistest.Check(f, len(w) == 1 && w[0].Label == "second" && w[0].Position == 1, "its waiters: %+v", w)
 		left := state.Holder.ExpiresIn
@@ -60,10 +56,7 @@ func TestRevoke(t *testing.T) {
 		redistest.WantErr(f, b.Revoke(f.Context(), "k", l.ID(), "a test"))
 		redistest.Expect(f, b.Revoke(f.Context(), "k", l.ID(), "a test"), nil, "a second time: %v")
 		l2 := <-next
-		var revoked *leasehold.RevokedError
-		if err := l.Unlock(); !errors.As(err, &revoked) || revoked.Reason != "a test" {
-			f.Errorf("Unlock of a lock that was revoked: %v", err)
-		}
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrRevoked, redistest.Says("a test"))
 		redistest.Check(f, l2.Token() > l.Token(), "token %d after %d", l2.Token(), l.Token())
 		waiting := make(chan error, 1)
 		go func() {
@@ -117,9 +110,7 @@ func TestMaxWaitersAndMaxWait(t *testing.T) {
 		}()
 		f.waiting(m, "k", 1)
 		redistest.WantErr(f, redistest.ErrorOf(m.Lock(f.Context(), "k")), leasehold.ErrQueueFull)
-		if err := <-done; !errors.Is(err, leasehold.ErrBusy) || errors.Is(err, leasehold.ErrUnavailable) {
-			f.Errorf("a wait beyond MaxWait: %v", err)
-		}
+		redistest.WantErr(f, <-done, leasehold.ErrBusy, redistest.Not(leasehold.ErrUnavailable))
 		f.unlock(l)
 	})
 }

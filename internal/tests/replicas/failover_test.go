@@ -152,10 +152,7 @@ func (c *takers) stop() {
 func (c *takers) grantedTwice(rdb redis.UniversalClient) (double int) {
 	other := c.cfg
 	other.Replicas, other.TTL = 0, time.Minute
-	m, err := mutex.New(rdb, other)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	m := redistest.Must(mutex.New(rdb, other))(c.t)
 	defer harness.CloseWithin(c.t, 30*time.Second, m)
 	keys := make(chan string)
 	var all sync.WaitGroup

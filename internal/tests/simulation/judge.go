@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // overdue is what is left of a waiter's sign of life (4.5 s) when its turn is given to those behind it.
@@ -25,7 +27,7 @@ type judge struct {
 
 func newJudge(w *world) *judge {
 	j := &judge{w: w, limits: history{settings: map[*setting]struct{}{}, values: map[string][]value{}}}
-	w.must(w.direct.Ping(context.Background()).Err()) // the server begins with its first connection
+	redistest.WantErr(w.tb, w.direct.Ping(context.Background()).Err()) // the server begins with its first connection
 	w.mini.Server().SetPreHook(j.run)
 	return j
 }

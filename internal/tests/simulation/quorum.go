@@ -231,9 +231,7 @@ func (w *quorumWorld) over() bool {
 // run lets processes compete until the troubles are over, and then closes them.
 func (w *quorumWorld) run(dice *rand.Rand) {
 	for _, s := range w.servers { // the family begins
-		if err := s.direct.Ping(context.Background()).Err(); err != nil {
-			w.tb.Fatal(err)
-		}
+		redistest.WantErr(w.tb, s.direct.Ping(context.Background()).Err())
 	}
 	var all sync.WaitGroup
 	for c := range processes {

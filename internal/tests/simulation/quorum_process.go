@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -66,10 +67,7 @@ func (w *quorumWorld) newProcess(number int) *quorumProcess {
 		})
 		p.rdbs, p.lines, all = append(p.rdbs, rdb), append(p.lines, l), append(all, rdb)
 	}
-	var err error
-	if p.m, err = mutex.NewQuorum(all, mutex.Config{Name: "sim", TTL: quorumTTL}); err != nil {
-		w.tb.Fatal(err)
-	}
+	p.m = redistest.Must(mutex.NewQuorum(all, mutex.Config{Name: "sim", TTL: quorumTTL}))(w.tb)
 	return p
 }
 

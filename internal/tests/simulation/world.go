@@ -237,13 +237,13 @@ func (w *world) play() {
 func (w *world) act(st step) {
 	switch st.verb {
 	case forget:
-		w.must(w.direct.ScriptFlush(context.Background()).Err())
+		redistest.WantErr(w.tb, w.direct.ScriptFlush(context.Background()).Err())
 		return
 	case flushAll:
 		w.flush()
 		return
 	case limit:
-		w.must(w.direct.Set(context.Background(), redisKey("sem", st.key, "limit"), st.permits, st.span).Err())
+		redistest.WantErr(w.tb, w.direct.Set(context.Background(), redisKey("sem", st.key, "limit"), st.permits, st.span).Err())
 		return
 	case cut:
 		for _, c := range w.living() {
@@ -304,12 +304,6 @@ func (w *world) act(st step) {
 	}
 }
 
-func (w *world) must(err error) {
-	if err != nil {
-		w.tb.Fatal(err)
-	}
-}
-
 // flush is FLUSHALL: what was held is held no more, which its holders do not know yet.
 func (w *world) flush() {
 	now := time.Now()
@@ -317,7 +311,7 @@ func (w *world) flush() {
 	w.leases.flushed(now)
 	w.flights.drops = append(w.flights.drops, drop{called: now, done: now})
 	w.mu.Unlock()
-	w.must(w.direct.FlushAll(context.Background()).Err())
+	redistest.WantErr(w.tb, w.direct.FlushAll(context.Background()).Err())
 }
 
 // redisKey is the name of a key in Redis, which is part of the contract.

@@ -53,7 +53,7 @@ var stories = map[string]string{
 		=> model, token order`,
 	"a stale write accepted": `w2 write 0-5 token=8; w1 write 3-6 token=7; w2 lock 20-21 token=9; w2 kill 30; =>;
 		w1 write 10-11 token=7; => model, stale write, stale=1`, // the second one may have been the first
-	"a write refused without reason": `w1 lock 0-1 token=1; w1 kill 30; w1 write 2-3 token=7 class=fenced; => model, refused write`,
+	"a write refused without reason": `w1 lock 0-1 token=1; w1 kill 30; w1 write 2-3 token=7 class=fenced; => model`,
 	"a write without an answer may have happened, or not": `w3 lock 0-1 token=3; w3 kill 1; w2 write 0-5 token=8 class=unavailable;
 		w1 write 10-11 token=7; w1 write 20-21 token=7; =>; w1 write 30-31 token=7; =>`,
 	"but has happened once another one was refused": `w3 lock 0-1 token=3; w3 kill 1; w2 write 0-5 token=8 class=unavailable;

@@ -98,47 +98,24 @@ func highest[T any](all []T, moment func(T) int64, token func(T) uint64) func(at
 	}
 }
 
-// writes checks that the guard accepted no write after one with a newer token,
-// and refused none without reason.
+// writes checks that the guard accepted no write after one with a newer token.
 func (r *Report) writes(h *history.History) {
 	for _, key := range keysOf(h, history.Write) {
-		var called, returned []*history.Operation // that were, or may have been, written
-		var all []*history.Operation
-		for _, o := range h.Ops {
-			if o.Op != history.Write || o.Key != key {
-				continue
-			}
-			all = append(all, o)
-			if o.Succeeded() {
-				returned = append(returned, o)
-			}
-			if o.Class != history.Fenced {
-				called = append(called, o)
-			}
-		}
-		byReturn := func(o *history.Operation) int64 { return o.Return }
+		writes := slices.DeleteFunc(slices.Clone(h.Ops), func(o *history.Operation) bool { return o.Op != history.Write || o.Key != key })
+		accepted := slices.DeleteFunc(slices.Clone(writes), func(o *history.Operation) bool { return !o.Succeeded() })
 		token := func(o *history.Operation) uint64 { return o.Event.Token }
-		before := highest(returned, byReturn, token)
-		for _, o := range all {
-			top := before(o.At)
+		before := highest(accepted, func(o *history.Operation) int64 { return o.Return }, token)
+		for _, o := range writes {
+			if o.Class == history.Fenced {
+				r.Refused++
+			}
 			if !o.Succeeded() {
 				continue
 			}
 			r.Accepted++
-			if token(o) < top {
+			if top := before(o.At); token(o) < top {
 				r.Stale++
 				r.bad("stale write", key, "write %s with %d was accepted after one with %d", name(o), token(o), top)
-			}
-		}
-		before = highest(called, func(o *history.Operation) int64 { return o.At }, token)
-		slices.SortFunc(all, func(a, b *history.Operation) int { return cmp.Compare(a.Return, b.Return) })
-		for _, o := range all {
-			if o.Class != history.Fenced {
-				continue
-			}
-			r.Refused++
-			if top := before(o.Return); top <= token(o) {
-				r.bad("refused write", key, "write %s with %d was refused, the highest before was %d", name(o), token(o), top)
 			}
 		}
 	}

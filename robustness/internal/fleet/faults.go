@@ -210,10 +210,7 @@ func (f *Fleet) deleteKey() {
 		return
 	}
 	kind := map[byte]keys.Kind{'s': keys.Semaphore, 'm': keys.Mutex, 'c': keys.Flight}[key[0]]
-	r, err := keys.Family{Kind: kind, Name: f.family}.Resource(key)
-	if err != nil {
-		f.tb.Fatal(err)
-	}
+	r := redistest.Must(keys.Family{Kind: kind, Name: f.family}.Resource(key))(f.tb)
 	from := history.Now()
 	f.order("DEL", r.Part("holders"))
 	f.note(history.Event{Kind: history.Forget, Key: key, At: from, Until: history.Now()})
@@ -250,9 +247,7 @@ func (f *Fleet) failOver() {
 	f.note(history.Event{Kind: history.Forget, Revives: true, At: from, Until: history.Now()})
 	old.Restart()
 	host, port, _ := strings.Cut(f.server.Addr(), ":")
-	if err := old.Client().Do(f.tb.Context(), "REPLICAOF", host, port).Err(); err != nil {
-		f.tb.Error(err)
-	}
+	redistest.NoError(f.tb, old.Client().Do(f.tb.Context(), "REPLICAOF", host, port).Err())
 	f.sleep(300*time.Millisecond, 600*time.Millisecond)
 }
 
@@ -260,7 +255,5 @@ func (f *Fleet) failOver() {
 func (f *Fleet) order(words ...any) {
 	ctx, cancel := context.WithTimeout(f.tb.Context(), 20*time.Second)
 	defer cancel()
-	if err := f.admin.Do(ctx, words...).Err(); err != nil {
-		f.tb.Errorf("%v: %v", words, err)
-	}
+	redistest.Expect(f.tb, f.admin.Do(ctx, words...).Err(), nil, "%v: %v", words)
 }

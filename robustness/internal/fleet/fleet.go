@@ -199,11 +199,7 @@ func (f *Fleet) Finish() *history.History {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	h, err := history.New(f.terms, f.events)
-	if err != nil {
-		f.tb.Fatal(err)
-	}
-	return h
+	return redistest.Must(history.New(f.terms, f.events))(f.tb)
 }
 
 func (f *Fleet) between(lo, hi time.Duration) time.Duration {
