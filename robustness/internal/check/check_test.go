@@ -122,7 +122,7 @@ var stories = map[string]string{
 	"unavailable, under faults of no one": `w1 lock 0-1 class=unavailable quiet; => outcome`,
 	"unavailable soon after the machine stood still, and later": `server stall 0-900 quiet; w1 lock 1100-1101 class=unavailable; =>;
 		w1 lock 1900-1901 class=unavailable; => outcome`,
-	"an error that nobody expects":        `w1 lock 0-1 class=other; => outcome`,
+	"an error that nobody expects": `w1 lock 0-1 class=other; => outcome`,
 }
 
 const (
