@@ -1,0 +1,145 @@
+package httpcap_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold/integrations/httpcap"
+	"github.com/leasehold-go/leasehold/integrations/internal/captest"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/semaphore"
+)
+
+// The ways in which a request of the storm ends.
+var storm = []string{"answer", "panic", "abort", "goexit", "hijack", "stream", "client leaves", "never sent whole"}
+
+// However 1,000 requests at the same time end, no more run than the limit allows, each gives
+// back what it took, and each whose client stays is served.
+func TestStorm(t *testing.T) {
+	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
+		const requests, limit = 1000, 8
+		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: limit})
+		var running, most, served atomic.Int64
+		work := func(w http.ResponseWriter, r *http.Request) {
+			n := running.Add(1)
+			defer running.Add(-1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
+			served.Add(1)
+			<-time.After(2 * time.Millisecond) // the work
+			behave(t, w, r)
+		}
+		url := serve(t, capped(t, caps, httpcap.Config{Wait: 2 * time.Minute}, work))
+		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: requests}}
+		defer client.CloseIdleConnections()
+
+		var all sync.WaitGroup
+		for i := range requests {
+			all.Go(func() {
+				kind := storm[i%len(storm)]
+				redistest.Expect(t, send(t.Context(), client, url, kind), nil, "request %d (%s): %v", i, kind)
+			})
+		}
+		all.Wait()
+		captest.WantState(t, caps, 0, 0)
+		if most := most.Load(); most > limit {
+			t.Errorf("%d requests ran at the same time; the limit is %d", most, limit)
+		}
+		// Clients that left may have left before their turn.
+		if served, least := served.Load(), int64(requests*6/8); served < least {
+			t.Errorf("%d requests were served; want at least %d", served, least)
+		}
+		t.Logf("%d served, at most %d at the same time", served.Load(), most.Load())
+	})
+}
+
+// behave does in a handler what the request asks for.
+func behave(t *testing.T, w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Query().Get("kind") {
+	case "panic":
+		panic("a panic of the test")
+	case "abort":
+		panic(http.ErrAbortHandler)
+	case "goexit":
+		runtime.Goexit()
+	case "hijack":
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
+		_ = conn.Close()
+	case "stream":
+		for i := range 3 {
+			_, _ = fmt.Fprintln(w, "part", i)
+			w.(http.Flusher).Flush()
+		}
+	case "client leaves":
+		_, _ = io.WriteString(w, "begun")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done() // the client leaves when it has read that
+	case "never sent whole":
+		_, _ = io.Copy(io.Discard, r.Body) // it ends when the client leaves
+	default:
+		_, _ = io.WriteString(w, "ok")
+	}
+}
+
+// send sends a request of that kind and returns an error unless it ended as it should.
+func send(ctx context.Context, client *http.Client, url, kind string) error {
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	var body io.Reader
+	if kind == "never sent whole" {
+		var w *io.PipeWriter
+		body, w = io.Pipe()
+		go func() {
+			_, _ = io.WriteString(w, "begun")
+			time.AfterFunc(20*time.Millisecond, func() { // while it waits, or is served
+				leave()
+				_ = w.CloseWithError(context.Canceled) // net/http waits for the reader of a body
+			})
+		}()
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
+	if err != nil {
+		return err
+	}
+	req.URL.RawQuery = "kind=" + map[string]string{"client leaves": "client+leaves", "never sent whole": "never+sent+whole"}[kind]
+	if req.URL.RawQuery == "kind=" {
+		req.URL.RawQuery += kind
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		if kind == "panic" || kind == "abort" || kind == "goexit" || kind == "never sent whole" {
+			return nil // net/http closes the connection
+		}
+		return err
+	}
+	defer res.Body.Close()
+	if kind == "client leaves" {
+		_, err := io.ReadFull(res.Body, make([]byte, len("begun")))
+		return err
+	}
+	text, err := io.ReadAll(res.Body)
+	switch {
+	case err != nil:
+		return err
+	case res.StatusCode != http.StatusOK:
+		return fmt.Errorf("status %d: %s", res.StatusCode, text)
+	case kind == "stream" && string(text) != "part 0\npart 1\npart 2\n":
+		return fmt.Errorf("the stream was %q", text)
+	case kind != "stream" && string(text) != "ok":
+		return errors.New("it was answered: " + string(text))
+	}
+	return nil
+}
