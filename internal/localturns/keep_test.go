@@ -71,6 +71,40 @@ func TestNoTurnBeginsAfterKeepFor(t *testing.T) {
 	}
 }
 
+// Redis has forgotten two leases that rest. A request that finds one of them ended, before the
+// desk was told so, begins its turn on the other: that one goes back after the turn all the same.
+func TestLeaseThatWasFoundEndedEndsTheRestOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, client := redistest.Bubble(t)
+		family := keys.Family{Kind: keys.Semaphore, Name: "permits"}
+		m := redistest.Must(lease.New(client(), lease.Config{
+			Package: "semaphore", Family: family, Protocol: permits.Family{Family: family, Keeps: true}, TTL: 5 * time.Second, Keeps: true,
+		}))(t)
+		h := New(m, Config{KeepFor: time.Second})
+		var turns []*Turn
+		for range 2 {
+			a := lease.Attempt{Op: "acquire", Key: "k", Permits: 1, Limit: 2, Wait: true}
+			turns = append(turns, redistest.Must(h.Acquire(t.Context(), a, new(lease.Lease)))(t))
+		}
+		for _, one := range turns {
+			redistest.WantErr(t, one.Release("release"))
+		}
+		synctest.Wait()
+		server.FlushAll()
+		d := h.known("k")
+		d.mu.Lock() // LeaseEnded waits for it
+		_ = redistest.ErrorOf(turns[1].visit.lease.RenewAndCount(true))
+		next := d.lines[0].resume(t.Context(), "acquire")
+		d.mu.Unlock()
+		if next == nil || next.visit != turns[0].visit {
+			t.Fatal("no turn began on the lease that nobody knows to have ended")
+		}
+		synctest.Wait()
+		redistest.WantErr(t, next.Release("release"), leasehold.ErrLost)
+		redistest.WantErr(t, m.Close(t.Context()))
+	})
+}
+
 // Close may begin in the moment of an acquisition from memory.
 func TestAcquisitionFromMemoryLooksForClose(t *testing.T) {
 	keeping(t, func(t *testing.T, h *Handle, m *lease.Manager) {

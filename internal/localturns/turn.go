@@ -365,16 +365,18 @@ func (t *Turn) noticeEnd() {
 
 // leaseEnded is LeaseEnded with the line locked.
 func (v *visit) leaseEnded() {
-	ln := v.line
-	if v.over {
-		return
-	}
+	ln, over := v.line, v.over
 	if !v.idleSince.IsZero() {
 		ln.eachIdle(func(other *visit) bool { return other == v })
 	}
 	ln.drop(v)
 	if why := v.lease.Why(); ln.h.cfg.KeepFor > 0 && errors.Is(why, leasehold.ErrLost) && !errors.Is(why, leasehold.ErrRevoked) {
-		ln.unheard() // what Redis has lost of one, it may have lost of the others
+		// What Redis has lost of one, it may have lost of the others. That is so, too, if v is over
+		// because a request has found it ended.
+		ln.unheard()
+	}
+	if over {
+		return
 	}
 	if t := v.turn; t != nil {
 		cond := lost
