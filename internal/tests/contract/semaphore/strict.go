@@ -21,6 +21,7 @@ var strictOnly = map[string]string{
 	"TestGrantBeforeTheSubscriptionStands":          "what is kept uses the connection that the test counts on",
 	"TestErrorsNameOperationFamilyAndKeyAndNoOwner": register,
 	"TestEachRequestIsJudgedByItsOwnLimit":          leaves,
+	"TestReleaseWhileRedisIsAway":                   "while nobody else waits, a lease also serves turns after LocalFor",
 }
 
 const (
