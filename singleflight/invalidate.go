@@ -68,7 +68,8 @@ func (g *Group[T]) Invalidate(ctx context.Context, keys ...string) error {
 // invalidates and returns [ErrNotStored], in the second case with [ErrTooLarge].
 //
 // After ctx's error or leasehold.ErrUnavailable, v may have been stored or not, or may still be
-// stored within 5 s: call Put again. Other errors are leasehold.ErrInvalid for a bad key or a v
+// stored within 5 s: call Put again. If ctx ended while v was being encoded, that may go on and
+// read v. Other errors are leasehold.ErrInvalid for a bad key or a v
 // that cannot be encoded, leasehold.ErrClosed, and an error for a panic of Config.TTLFor.
 //
 // Put costs one round trip, and a second one if other schemas of key are in use or key is
@@ -79,6 +80,12 @@ func (g *Group[T]) Put(ctx context.Context, key string, v T) error {
 	t, err := g.target(op, key)
 	if err != nil {
 		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return call.Fail(pkg, op, t.Label, err)
+	}
+	if g.closed.Load() {
+		return call.Fail(pkg, op, t.Label, leasehold.ErrClosed)
 	}
 	p := g.prepare(ctx, key, v)
 	if p.errs != nil {

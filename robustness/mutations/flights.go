@@ -103,6 +103,8 @@ var flights = []mutation{
 		"case <-ctx.Done():", "case <-context.Background().Done():"),
 	cut("flight: a codec that does not end does not hold up Put", "singleflight/invalidate.go", cache, "TestPutWhoseCodec",
 		"case <-ctx.Done():\n\t\treturn prepared{", "case <-context.Background().Done():\n\t\treturn prepared{"),
+	cut("flight: a Put whose ctx has ended does not encode", "singleflight/invalidate.go", cache, "TestPutWhoseCodec",
+		"	if err := ctx.Err(); err != nil {\n		return call.Fail(", "	if err := ctx.Err(); err != nil && false {\n		return call.Fail("),
 	cut("flight: Close ends a Put whose codec does not end", "singleflight/invalidate.go", cache, "TestPutWhoseCodec",
 		"case <-g.manager.Closing():\n\t\treturn prepared{", "case <-context.Background().Done():\n\t\treturn prepared{"),
 	cut("flight: a line of the log that does not end holds up nothing", "singleflight/observe.go", cache, "TestHostileLogger",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,7 +50,8 @@ func TestValueThatCannotBeEncodedGoesToItsFirstCaller(t *testing.T) {
 	}
 }
 
-// A codec or a TTLFor that hangs does not hold up a Put whose ctx ends, or whose handle is closed.
+// A codec or a TTLFor that hangs does not hold up a Put whose ctx ends, or whose handle is closed. If that was so
+// before, neither is called: it could still read the value after Put has returned.
 func TestPutWhoseCodecHangs(t *testing.T) {
 	for name, mod := range map[string]func(c *singleflight.Config[string], hangs func() error){
 		"codec": func(c *singleflight.Config[string], hangs func() error) { c.Codec = &jsonCodec{marshal: hangs} },
@@ -60,12 +62,21 @@ func TestPutWhoseCodecHangs(t *testing.T) {
 		subBubble(t, name, func(f *fixture) {
 			over := make(chan struct{})
 			defer close(over)
-			g, _ := f.open(func(c *singleflight.Config[string]) { mod(c, func() error { <-over; return nil }) })
-			redistest.WantErr(f, g.Put(f.within(time.Second), "k", "v"), context.DeadlineExceeded)
+			var calls atomic.Int64
+			g, _ := f.open(func(c *singleflight.Config[string]) {
+				mod(c, func() error { calls.Add(1); <-over; return nil })
+			})
+			ctx := f.within(time.Second)
+			for range 2 {
+				redistest.WantErr(f, g.Put(ctx, "k", "v"), context.DeadlineExceeded)
+			}
 			puts := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, g.Put(f.Context(), "k", "v") })
 			synctest.Wait()
 			harness.Close(f, g)
 			redistest.WantErr(f, puts.Failed(), leasehold.ErrClosed)
+			redistest.WantErr(f, g.Put(f.Context(), "k", "v"), leasehold.ErrClosed)
+			synctest.Wait()
+			redistest.Expect(f, calls.Load(), 2, "it was called %d times")
 		})
 	}
 }
