@@ -162,7 +162,7 @@ type Config[T any] struct {
 
 	// Errors lists sentinels that errors.Is finds in a loader's failure in every process that shares
 	// it. Only their texts cross, so all processes must list them: at most 64, with different texts
-	// of 1 to 256 bytes without NUL.
+	// of 1 to 256 bytes without NUL. An error that is ErrNotFound, too, crosses as ErrNotFound alone.
 	Errors []error
 
 	// Prefix starts every key in Redis and the names of the inbox channels. It has at most
