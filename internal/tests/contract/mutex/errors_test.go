@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -24,6 +25,78 @@ import (
 // few is more than several patient callers send in a quarter of a minute, and
 // less than an impatient one in a second.
 const few = 300
+
+func TestErrorsForAPassingReason(t *testing.T) {
+	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+		holder, holding := f.open(ttl(time.Minute))
+		m, wire := f.open()
+		l := f.take(holder, "k")
+		unlock(f, f.take(m, "warm"))
+		queued := f.wait(f.Context(), m, "k")
+		time.Sleep(100 * time.Millisecond) // until its answer has come
+
+		f.Cleanup(func() { server.SetError("") }) // before the handles are closed
+		server.SetError("LOADING Redis is loading the dataset in memory")
+		sent, began := wire.Sent(), time.Now()
+		redistest.WantErr(f, redistest.ErrorOf(m.TryLock(f.Context(), "free")), leasehold.ErrUnavailable, redistest.Says("LOADING"))
+		redistest.WantErr(f, redistest.ErrorOf(m.Lock(f.Context(), "free")), leasehold.ErrUnavailable)
+		redistest.AtMost(f, time.Since(began), redistest.Soon, "a lock that Redis refuses ends after %v")
+		<-queued.Done
+		redistest.WantErr(f, queued.Failed(), leasehold.ErrUnavailable)
+		redistest.AtMost(f, time.Since(began), 15*time.Second, "a wait that Redis does not answer ends after %v")
+		redistest.AtMost(f, wire.Sent()-sent, few, "%d commands were sent")
+		before := holding.Sent()
+		<-l.Context().Done()
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
+		redistest.AtMost(f, time.Since(began), time.Minute, "the holder is told after %v")
+		redistest.AtMost(f, holding.Sent()-before, few, "%d commands were sent by the holder")
+		server.SetError("")
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
+		time.Sleep(time.Second)
+		unlock(f, f.take(m, "k"))
+	})
+}
+
+// Errors that stay end a call: at once, or, where they might be of credentials that are being
+// rotated, when its bound is over. They are named.
+func TestErrorsThatStay(t *testing.T) {
+	for text, c := range map[string]struct {
+		within time.Duration
+		sent   int
+	}{
+		"OOM command not allowed when used memory > 'maxmemory'.":             {time.Second, 5},
+		"NOPERM User default has no permissions to run the 'evalsha' command": {3 * time.Second, few},
+		"NOAUTH Authentication required.":                                     {3 * time.Second, few},
+		"WRONGPASS invalid username-password pair or user is disabled.":       {3 * time.Second, few},
+	} {
+		name, _, _ := strings.Cut(text, " ")
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+				m, wire := f.open()
+				unlock(f, f.take(m, "warm"))
+				f.Cleanup(func() { server.SetError("") })
+				server.SetError(text)
+				for _, op := range []string{"lock", "try lock"} {
+					sent, began, within := wire.Sent(), time.Now(), c.within
+					lock := m.Lock
+					if op == "try lock" {
+						lock, within = m.TryLock, time.Second
+					}
+					_, err := lock(f.Context(), "k")
+					redistest.WantErr(f, err, leasehold.ErrUnavailable)
+					redistest.WantText(f, err, name, "leasehold: mutex: "+op+" "+f.Family+"/k: ")
+					redistest.WantNot(f, err, leasehold.ErrBusy)
+					redistest.AtMost(f, time.Since(began), within, "%s ended after %v", op)
+					redistest.AtMost(f, wire.Sent()-sent, c.sent, "%s sent %d commands", op)
+				}
+				// What may be left is given back for as long as a lease lasts, at leisure.
+				sent := wire.Sent()
+				time.Sleep(time.Minute)
+				redistest.AtMost(f, wire.Sent()-sent, 2*few, "%d commands were sent in a minute")
+			})
+		})
+	}
+}
 
 // A key of a wrong type is told to all who need it, and is left as it is.
 func TestKeyOfAWrongType(t *testing.T) {

@@ -3,9 +3,11 @@ package mutex
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -173,6 +175,32 @@ func TestSlotIsCompletedDespiteLostReplies(t *testing.T) {
 			f.wantRan(doOnce(f.Context(), m, script, func(context.Context, uint64) error { runs.Add(1); return nil }), false)
 			redistest.Expect(f, runs.Load(), 1, "%d runs")
 		}
+	})
+}
+
+// Many callers compete for many slots, with ctx that can end, so that grants come in every way.
+func TestCrowdRunsEachSlotOnce(t *testing.T) {
+	each(t, func(f *fixture) {
+		const slots, callers = 60, 4
+		var handles []*mutex.Mutex
+		for range 2 {
+			m, _ := f.open()
+			handles = append(handles, m)
+		}
+		var runs [slots]atomic.Int32
+		var group sync.WaitGroup
+		for i := range callers {
+			group.Go(func() {
+				ctx, cancel := context.WithCancel(f.Context())
+				defer cancel()
+				for s := range slots {
+					running := func(context.Context, uint64) error { runs[s].Add(1); return nil }
+					redistest.NoError(f, redistest.ErrorOf(handles[i%2].DoOnce(ctx, "job", fmt.Sprint(s), time.Minute, running)))
+					redistest.Expect(f, runs[s].Load(), 1, "slot %d ran %d times when DoOnce returned", s)
+				}
+			})
+		}
+		group.Wait()
 	})
 }
 
