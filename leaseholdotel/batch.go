@@ -49,7 +49,10 @@ func (b *batch) recordAll() {
 	b.kept, b.empty = b.empty, nil
 	b.mu.Unlock()
 	for _, e := range events {
-		b.record(e)
+		func() {
+			defer func() { _ = recover() }() // a method of its ctx panicked
+			b.record(e)
+		}()
 	}
 	clear(events) // the events hold contexts
 	b.mu.Lock()

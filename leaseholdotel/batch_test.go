@@ -74,6 +74,21 @@ func TestEachEventIsCountedOnce(t *testing.T) {
 	redistest.Expect(t, got["permit.held[{permit}]{mutex}"], 0, "%v permits are held")
 }
 
+type panicsCtx struct{ context.Context }
+
+func (panicsCtx) Value(any) any { panic("the request is over") }
+
+// A ctx whose values cannot be read any more ends no process, and spoils no other event.
+func TestCtxThatPanicsSpoilsNoOtherEvent(t *testing.T) {
+	o, reader := meter(t, leaseholdotel.Config{})
+	o.Observe(acquired(panicsCtx{context.Background()}))
+	o.Observe(released)
+	o.Observe(acquired(context.Background()))
+	got := read(t, reader)
+	redistest.Expect(t, got["permit.held[{permit}]{mutex}"], 1, "%v permits are held")
+	redistest.Check(t, got["acquire.duration[s]{mutex granted}"] >= 1, "no acquisition was counted: %v", got)
+}
+
 // What nobody collects is recorded all the same, so that it takes no more memory than some
 // batches.
 func TestBatchesAreRecordedWithoutACollection(t *testing.T) {

@@ -182,7 +182,7 @@ func (l *Lister) clocks(ctx context.Context, all []Resource) (func(Resource) tim
 			name := node.Options().Addr
 			nodes[r.base] = name
 			if _, known := times[name]; !known {
-				times[name], err = node.Time(ctx).Result()
+				times[name], err = askTime(ctx, node)
 			}
 			if err != nil {
 				delete(times, name)
@@ -196,9 +196,20 @@ func (l *Lister) clocks(ctx context.Context, all []Resource) (func(Resource) tim
 	return func(r Resource) time.Time { return times[nodes[r.base]] }, nil
 }
 
+// errNoReply is the error of a command that a hook of the client has swallowed.
+var errNoReply = errors.New("the client returned without a reply")
+
+func askTime(ctx context.Context, rdb redis.Cmdable) (time.Time, error) {
+	now, err := rdb.Time(ctx).Result()
+	if err == nil && now.IsZero() {
+		err = errNoReply
+	}
+	return now, err
+}
+
 func clock(ctx context.Context, rdb redis.Cmdable) (now time.Time, err error) {
 	err = retry(ctx, func() error {
-		now, err = rdb.Time(ctx).Result()
+		now, err = askTime(ctx, rdb)
 		return err
 	})
 	if err != nil {

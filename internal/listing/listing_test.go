@@ -177,6 +177,46 @@ func TestLostRepliesAreAskedForAgain(t *testing.T) {
 	})
 }
 
+// swallows is a hook that returns without sending a command, or a pipeline that begins with one.
+type swallows struct {
+	redistest.Hook
+	alone, together string
+}
+
+func (h swallows) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == h.alone {
+			return nil
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h swallows) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[0].Name() == h.together {
+			return nil
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A command that a hook of the client has swallowed says nothing of the key.
+func TestSwallowedReadsAreNoAnswer(t *testing.T) {
+	server := redistest.Mini(t)
+	for kind, hooks := range map[keys.Kind][]swallows{
+		keys.Mutex: {{alone: "time"}, {together: "zrange"}}, keys.Semaphore: {{alone: "time"}, {alone: "zrange"}},
+	} {
+		for _, hook := range hooks {
+			rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+			defer rdb.Close()
+			rdb.AddHook(hook)
+			s, err := listing.New(rdb, "").State(t.Context(), listing.Of("", kind, "n", "k", false), listing.Bounds{})
+			redistest.Check(t, err != nil, "%s with %+v: %+v", kind, hook, s)
+		}
+	}
+}
+
 // A key of another type spoils its own line alone.
 func TestKeyOfAWrongTypeIsSaidSo(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {

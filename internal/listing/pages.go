@@ -34,6 +34,9 @@ func (l *Lister) entries(ctx context.Context, key, from string, most int) ([]red
 			some, err = l.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
 				Key: key, Start: from, Stop: "+inf", ByScore: true, Count: count,
 			}).Result()
+			if err == nil && some == nil {
+				err = errNoReply
+			}
 			return err
 		})
 		if err != nil {

@@ -165,6 +165,9 @@ func (l *Lister) held(ctx context.Context, s *State, most int) (held []redis.Z, 
 			if err == redis.Nil {
 				err = nil
 			}
+			if err == nil && (before.Val() == nil || after.Val() == nil) {
+				err = errNoReply
+			}
 			return err
 		})
 		if err != nil {

@@ -59,7 +59,7 @@ func (t *target) Revoke(_, id, reason string) *call.Call {
 			c := call.New(revokeScript, 7, k[0], k[1], k[2], k[3], k[4], keys.Beside(t.FirstKey(), "revoked"), keys.Beside(t.FirstKey(), "audit"),
 				member, 0, call.Milliseconds(f.ttl), id, reason).WhenInFull(2)
 			c.Done = func(v []int64, err error) {
-				if err == nil && len(v) != 2 {
+				if err == nil && (len(v) != 2 || v[0] < 0 || v[0] > 2) {
 					err = call.Malformed("revoke", v)
 				}
 				if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/multi"
 	"github.com/leasehold-go/leasehold/mutex"
 )
@@ -70,6 +72,41 @@ func TestRevoke(t *testing.T) {
 		redistest.WantErr(f, a.Revoke(f.Context(), "k", "AAAAAAAA-1", "nobody"), leasehold.ErrNoLease)
 		f.unlock(l2)
 	})
+}
+
+// garbled is a hook that puts another reply in place of that of a script.
+type garbled struct {
+	redistest.Hook
+	script string
+}
+
+func (h garbled) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if reply, ok := cmd.(interface{ SetVal([]int64) }); ok && harness.CommandName(cmd) == h.script {
+			reply.SetVal([]int64{7, 0})
+		}
+		return err
+	}
+}
+
+// A reply that no script gives ends no process.
+func TestRevokeWhoseRepliesAreGarbled(t *testing.T) {
+	f := &fleet{T: t, family: redistest.Name(t), directs: &sync.Map{}}
+	for range 3 {
+		f.minis = append(f.minis, redistest.Mini(t))
+	}
+	m, clients := f.open(), f.clients()
+	for _, rdb := range clients {
+		rdb.AddHook(garbled{script: "quorum revoke"})
+	}
+	operator := redistest.Must(mutex.NewQuorum(clients, mutex.Config{Name: f.family}))(f)
+	defer func() { redistest.WantErr(f, operator.Close(f.Context())) }()
+	l := f.lock(m, "k")
+	ctx, cancel := context.WithTimeout(f.Context(), time.Second)
+	defer cancel()
+	redistest.WantErr(f, operator.Revoke(ctx, "k", l.ID(), "a test"), leasehold.ErrUnavailable)
+	_ = l.Unlock()
 }
 
 // A holder whose lock was revoked hears of it by itself.

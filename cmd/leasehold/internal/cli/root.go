@@ -22,6 +22,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/connect"
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/run"
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
 )
 
 // app is what all commands share.
@@ -160,9 +161,20 @@ func Execute(ctx context.Context, args []string) (code, signal int) {
 		}
 	}
 	if e.Err != nil {
-		fmt.Fprintf(os.Stderr, "leasehold: %s\n", withoutURLs(strings.TrimPrefix(e.Err.Error(), "leasehold: "), args))
+		fmt.Fprintln(os.Stderr, message(e.Err, args))
 	}
 	return e.Code, e.Signal
+}
+
+// message is what is said of an error. The words of a server do nothing on a terminal.
+func message(err error, args []string) string {
+	lines := strings.Split("leasehold: "+withoutURLs(strings.TrimPrefix(err.Error(), "leasehold: "), args), "\n")
+	for i, line := range lines {
+		if safe := text.Safe(line); strings.ReplaceAll(safe, `\\`, `\`) != line {
+			lines[i] = safe
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // withoutURLs takes URLs out of a message: an argument in the wrong place is quoted in it,
