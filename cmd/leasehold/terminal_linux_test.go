@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -202,6 +203,9 @@ func TestOrphanThatWantsTheTerminalEnds(t *testing.T) {
 // A terminal that goes away, as one of ssh that is cut, ends the program and the lock.
 func TestTerminalThatIsGoneEndsTheProgram(t *testing.T) {
 	t.Parallel()
+	if signal.Ignored(syscall.SIGHUP) { // nohup does that
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // what is started from here on does not ignore it
+	}
 	s, p, run := shell(t)
 	p.types(run + "bash -c 'echo as''ks; read x; read x; sleep 600'\n")
 	p.sees("asks")
