@@ -118,6 +118,14 @@ func (w *world) holders() map[string]time.Duration {
 	return m
 }
 
+// overdue makes the last sign of life of a waiter older, so that it is alive
+// until left from now.
+func (w *world) overdue(r *request, left time.Duration) {
+	w.Helper()
+	at := float64(w.now()/1000 + left.Milliseconds())
+	redistest.WantErr(w, w.rdb.ZAddXX(context.Background(), w.res.Part("alive"), redis.Z{Score: at, Member: r.Member()}).Err())
+}
+
 // signs makes waiters alive until left from now, so that a slow machine makes none of them
 // overdue, or dead.
 func (w *world) signs(left time.Duration, waiters ...*request) {
@@ -158,6 +166,25 @@ func TestIntervalsOfWaitersFitEachOther(t *testing.T) {
 	overdue := alive - constant(t, "OVERDUE")
 	redistest.Check(t, ask < probation && probation < alive && ask < overdue && overdue <= probation,
 		"ask %v, probation %v, overdue %v, alive %v; want them to rise in that order", ask, probation, overdue, alive)
+}
+
+// P9: MaxWaiters counts those who still live.
+func TestDeadWaitersDoNotCount(t *testing.T) {
+	each(t, true, func(w *world) {
+		w.enter(w.lock(hereHandle), life.Granted)
+		dead := w.lock(thereHandle)
+		w.enter(dead, life.Queued)
+		full, err := w.tryEnter(w.lock(hereHandle), protocol.EnterOptions{Wait: true, MaxWaiters: 1})
+		redistest.CheckNow(w, err == nil && full.Code == life.QueueFull, "answered %+v, %v; want a full queue", full, err)
+		redistest.Require(w, w.rdb.ZCard(context.Background(), w.res.Part("queue")).Val(), 1, "%d are queued after one was refused")
+		// The dead one behind a living one, where no grant comes past it.
+		living := w.lock(hereHandle)
+		got, err := w.tryEnter(living, protocol.EnterOptions{Wait: true, MaxWaiters: 2, Ticket: 1})
+		redistest.CheckNow(w, err == nil && got.Code == life.Queued, "answered %+v, %v; want queued: one more may wait", got, err)
+		w.overdue(dead, 0)
+		got, err = w.tryEnter(w.lock(hereHandle), protocol.EnterOptions{Wait: true, MaxWaiters: 2})
+		redistest.CheckNow(w, err == nil && got.Code == life.Queued, "answered %+v, %v; want queued: the other one is dead", got, err)
+	})
 }
 
 // overdue is how long a waiter is still alive whose sign of life is too old for a grant.
@@ -229,6 +256,20 @@ func TestOverdueWaitersAreParkedOnce(t *testing.T) {
 		_, ok := w.holders()[later.Member()]
 		redistest.Check(t, ok, "%v hold; want the last one", w.holders())
 	})
+}
+
+// With a hundred times the waiters it takes a hundred times the calls.
+func TestParkingTakesOneCallPerBatch(t *testing.T) {
+	const n = 100_000
+	w := newWorld(t, redistest.Shared(t, redistest.NeedServers(t)[0]).Client(), true)
+	holder, living, _ := w.deadQueue(n)
+	for calls := 1; calls <= n/int(number(t, "BATCH")); calls++ {
+		w.signs(constant(t, "ALIVE"), living) // it would ask meanwhile
+		if reply := w.leave(holder, 0); len(reply.Grants) == 1 {
+			return
+		}
+	}
+	t.Error("the lock did not reach the living waiter")
 }
 
 // A call grants no more than its bound, and says that there is more.
