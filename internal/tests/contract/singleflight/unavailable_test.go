@@ -97,6 +97,7 @@ func TestLocalLoadEnds(t *testing.T) {
 		ctx, cancel := context.WithCancel(f.Context())
 		first, second := fetch(f, ctx, g, "k", o.obedient), fetch(f, ctx, g, "k", o.obedient)
 		l := o.next(f)
+		synctest.Wait() // until both wait for it
 		cancel()
 		redistest.WantErr(f, first.failed(), context.Canceled)
 		redistest.WantErr(f, second.failed(), context.Canceled)
