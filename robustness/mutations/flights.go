@@ -127,7 +127,7 @@ var flights = []mutation{
 		"\t\tf.closeJoining()\n\t\tfirst :=", "\t\tfirst :="),
 	cut("flight: a slow call doesn't age values", "internal/call/servers.go", cache+" "+loadFaults, "Test[^F]|TestFaultSlow",
 		"!k.known || s.Got.Sub(old.Got) >= maxSampleAge || s.Micros > old.Latest(s.Got) || old.Latest(s.Got) >= s.Latest(s.Got)", "old != s || true"),
-	cut("flight: a message of an older load is not believed", "internal/loads/loads.go", leases, "",
+	cut("flight: a message of an older load is not believed", "internal/loads/loads.go", "./internal/loads "+cache, "",
 		"case err != nil || token != q.awaits.Load():", "case err != nil:"),
 	cut("flight: replies are checked by their envelope's sum", "internal/envelope/decode.go", "./internal/envelope", "",
 		"if data[sumAt] != codeUint32 || uint64(checksum(0, data[kindAt:])) != number(data[sumAt+1:kindAt]) {", "if false {"),
