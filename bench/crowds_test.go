@@ -16,7 +16,7 @@ import (
 // A lock is handed over where 1 to 10,000 wait for it, of sixteen handles in this
 // process: "pair-µs" is from the call of Unlock to the return of the next owner's
 // Lock, "server-µs" the server's time of a call of the pair, which is the leave
-// that hands over and the enter of the one who waits again. "server-B" is what
+// that hands over and the enter of the caller that waits again. "server-B" is what
 // the server keeps of a waiter, "Go-B" what its handle and its call keep on the
 // heap.
 func BenchmarkGrowWaiters(b *testing.B) {
@@ -31,7 +31,7 @@ func BenchmarkGrowWaiters(b *testing.B) {
 	})
 }
 
-// crowd is a lock, its holder and those who wait for it.
+// crowd is a lock, its holder and its waiters.
 type crowd struct {
 	b       *testing.B
 	stats   *redis.Client
@@ -41,7 +41,7 @@ type crowd struct {
 	now     turn
 }
 
-// turn is a lock that waiter number who has had since at.
+// turn is a lock that the waiter with this number has had since at.
 type turn struct {
 	lock *mutex.Lock
 	who  int

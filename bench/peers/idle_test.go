@@ -87,6 +87,6 @@ func whileTheyWait(b testing.TB, key string, holder turn, all []turn, n int, mea
 		measure()
 		cancel()
 		waiters.Wait()
-		redistest.Check(b, granted.Load() == 0, "%s: %d of those who waited got what another held", key, granted.Load())
+		redistest.Check(b, granted.Load() == 0, "%s: %d waiters got what another held", key, granted.Load())
 	}))
 }

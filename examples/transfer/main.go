@@ -115,7 +115,7 @@ const (
 )
 
 // patience is how long a mover waits for a lock, by the way in which it takes locks.
-// One by one it may wait for somebody who waits for it, so it had better give up soon.
+// One by one it may wait for a caller that waits for it, so it had better give up soon.
 var patience = map[string]time.Duration{oneByOne: 100 * time.Millisecond, atOnce: 10 * time.Second}
 
 // shop is the stock of the warehouses, each behind a lock. A guard refuses what a

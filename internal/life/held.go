@@ -165,7 +165,7 @@ func (a *Life) Release(now Moment, closed bool) (was State, fx Effect) {
 	return Lost, fx
 }
 
-// GiveBack gives the lease back with nobody who waits for the answer.
+// GiveBack gives the lease back with no caller that waits for the answer.
 func (a *Life) GiveBack(why Ending, now Moment) (fx Effect) {
 	fx = a.notice(now)
 	switch {

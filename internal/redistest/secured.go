@@ -71,7 +71,7 @@ func startSecured(v Version) (*secured, error) {
 func (s *secured) connect(opt *redis.UniversalOptions) {
 	opt.Addrs = []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(s.tlsPort))}
 	opt.Username, opt.Password, opt.TLSConfig = appUser, appPassword, s.config
-	// What go-redis does with a TLSConfig, for those who put themselves before it.
+	// What go-redis does with a TLSConfig, for code that puts itself before it.
 	opt.Dialer = redis.NewDialer(&redis.Options{TLSConfig: s.config, DialTimeout: 5 * time.Second, ReadTimeout: 3 * time.Second})
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // held is a lock and a permit that are held while something happens, each with
-// somebody who waits for it. The TTL is long enough for all that happens here.
+// a caller that waits for it. The TTL is long enough for all that happens here.
 type held struct {
 	*crowd
 	leases []*heldOne

@@ -170,7 +170,7 @@ func (b *base) put(c *cell, text string, ms int64) { c.text, c.set, c.until = te
 // publish tells a handle.
 func (b *base) publish(handle, text string) { b.sent = append(b.sent, handle+": "+text) }
 
-// forget drops those who gave no sign of life.
+// forget drops the waiters that gave no sign of life.
 func (b *base) forget(queue, alive *cell) {
 	gone := alive.order(-forever, b.now)
 	queue.drop(gone...)

@@ -168,7 +168,7 @@ func TestIntervalsOfWaitersFitEachOther(t *testing.T) {
 		"ask %v, probation %v, overdue %v, alive %v; want them to rise in that order", ask, probation, overdue, alive)
 }
 
-// P9: MaxWaiters counts those who still live.
+// P9: MaxWaiters counts the waiters that still live.
 func TestDeadWaitersDoNotCount(t *testing.T) {
 	each(t, true, func(w *world) {
 		w.enter(w.lock(hereHandle), life.Granted)

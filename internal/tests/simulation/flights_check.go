@@ -92,7 +92,7 @@ func (w *world) checkLoads() {
 	}
 }
 
-// waitedFor reports whether some call of its client was there from before the load until then. A caller who
+// waitedFor reports whether some call of its client was there from before the load until then. A caller that
 // comes after the others left starts a flight of its own.
 func (f *cache) waitedFor(a *loading, then time.Time) bool {
 	for _, c := range f.calls {

@@ -86,7 +86,7 @@ func calls(seed uint64) schedule {
 	return g.all
 }
 
-// add adds a step. Its times are whole microseconds, for those who read them.
+// add adds a step. Its times are whole microseconds, so that people can read them.
 func (g *generator) add(s step) {
 	s.at = max(s.at, 0)
 	for _, d := range []*time.Duration{&s.at, &s.wait, &s.hold, &s.extend, &s.load, &s.span, &s.by, &s.keep} {

@@ -160,7 +160,7 @@ func (r *Report) told(h *history.History, op string, l history.Lease) {
 // lateness is what a busy machine may add to a timer of a process that runs.
 const lateness = 100 * time.Millisecond
 
-// served finds the longest wait once the last fault was over, and those who were not served at all: a call
+// served finds the longest wait once the last fault was over, and the calls that were not served at all: a call
 // that did not return, a client of the last round all of whose tries failed.
 func (r *Report) served(h *history.History) {
 	if h.Healed == 0 {

@@ -193,7 +193,7 @@ func (w *worker) tell(e history.Event) {
 	e.Worker = cmp.Or(e.Worker, w.Worker)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, _ = w.out.Write(e.Line()) // whoever doesn't read any more is gone
+	_, _ = w.out.Write(e.Line()) // a parent that does not read any more is gone
 }
 
 // call tells that an operation begins, and gives it an ID.

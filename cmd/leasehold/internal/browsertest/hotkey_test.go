@@ -12,7 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// One goes through the page of examples/hotkey as somebody who sees it for the first time
+// One goes through the page of examples/hotkey as a user that sees it for the first time
 // would. The program, which this test builds, runs until it is interrupted.
 func TestHotkey(t *testing.T) {
 	chromium(t)

@@ -138,7 +138,7 @@ func few(n int) int {
 	return int(x * x * float64(n))
 }
 
-// host exports for customers, of whom some want more than others, does jobs that one host does
+// host exports for customers, some of which want more than others, does jobs that one host does
 // at a time, and renders pages.
 func (f *fleet) host(label string) {
 	exports := f.permits(semaphore.Config{Name: "exports", Label: label, Limit: 5, LimitFor: func(key string) int {

@@ -48,7 +48,7 @@ func readProcess(pid int) (p process, ok bool) {
 }
 
 // allProcesses reads all that run. It is no snapshot: a process that is forked meanwhile may
-// be missing, so that a caller who needs all of them looks again until it finds none.
+// be missing, so that a caller that needs all of them looks again until it finds none.
 func allProcesses() map[int]process {
 	dir, err := os.Open("/proc")
 	if err != nil {

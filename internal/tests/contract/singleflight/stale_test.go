@@ -30,7 +30,7 @@ func (f *fixture) stalled(g *singleflight.Group[string], key string) {
 	time.Sleep(11 * time.Second)
 }
 
-// With StaleFor the caller who starts the refresh is served stale at once, as
+// With StaleFor the caller that starts the refresh is served stale at once, as
 // are all others meanwhile; one refreshes, in the whole fleet.
 func TestStaleWhileOneRebuilds(t *testing.T) {
 	bubble(t, func(f *fixture) {
@@ -122,7 +122,7 @@ func TestSoftTimeoutServesStale(t *testing.T) {
 			redistest.NoError(f, many.got("k", "old"))
 			redistest.Expect(f, time.Since(began), 3*time.Second, "after %v")
 			time.Sleep(10 * time.Second)
-			redistest.CheckNow(f, !l.over(), "the load ended with those who were served")
+			redistest.CheckNow(f, !l.over(), "the load ended with the callers that were served")
 			l.returns("new")
 			synctest.Wait()
 			fetch(f, f.Context(), other, "k", never(f)).want("new", singleflight.Cached)

@@ -75,7 +75,7 @@ func TestTTLFor(t *testing.T) {
 	})
 }
 
-// A value that TTLFor forbids to store is handed to all who wait, of any process and of any size that could be
+// A value that TTLFor forbids to store is handed to all waiters, of any process and of any size that could be
 // stored, and loaded again by the caller that comes later.
 func TestValueThatTTLForForbidsToStoreIsHandedOut(t *testing.T) {
 	some(t, func(f *fixture) {

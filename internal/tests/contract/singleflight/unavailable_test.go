@@ -115,7 +115,7 @@ func TestLocalLoadEnds(t *testing.T) {
 }
 
 // A load without a lease, since Redis could not be asked, is not joined by a
-// caller who could ask Redis: it may have been invalidated before that one came.
+// caller that could ask Redis: it may have been invalidated before that one came.
 func TestLocalLoadIsNotJoinedByACallerThatReachesRedis(t *testing.T) {
 	for what, cut := range withoutRedis {
 		subBubble(t, what, func(f *fixture) {
