@@ -17,19 +17,20 @@ SERVERSFLAGS ?=
 
 .PHONY: test lint soak bench bench-network servers
 
-# One package at a time, but for those that scripts/test-line.sh names; the next ones are
-# built meanwhile, at low priority. A package's time-out counts from when it stands in its
-# line. Where there is no flock, one at a time.
+# Packages stand in the lines of scripts/test-line.sh; the next ones are built meanwhile, at
+# low priority. A package's time-out counts from when it stands in its line. Where there is no
+# flock, one at a time.
 PACKAGES = -p 1 -timeout 15m
 ifneq ($(shell command -v flock),)
-PACKAGES = -p 8 -timeout 25m -toolexec 'nice -n 10' -exec $(CURDIR)/scripts/test-line.sh
+PACKAGES = -p 14 -timeout 25m -toolexec 'nice -n 10' -exec $(CURDIR)/scripts/test-line.sh
 endif
 
 # Everything, with the race detector, on the embedded server and on every real
 # one. With LEASEHOLD_REQUIRE_SERVERS a test that finds no server fails. Four tests of a
-# package at a time: mostly they wait.
+# package at a time: mostly they wait. internal/tests comes first, so that both long lines
+# begin at once.
 test: servers
-	LEASEHOLD_REQUIRE_SERVERS=1 $(GO) test -count=1 -race $(PACKAGES) -parallel 4 $(GOTESTFLAGS) ./...
+	LEASEHOLD_REQUIRE_SERVERS=1 $(GO) test -count=1 -race $(PACKAGES) -parallel 4 $(GOTESTFLAGS) ./internal/tests/... ./...
 
 lint:
 	$(GO) vet ./...

@@ -35,7 +35,9 @@ func TestKeptPermitsAreRecalled(t *testing.T) {
 		c, _ := f.keeper(limit(2))
 		for _, other := range []*semaphore.Semaphore{b, c} {
 			redistest.Eventually(f, "two permits to rest", func() bool { // after the mark, and the keeper's own pause
-				f.keep(a, "k", 2)
+				first, second := f.acquire(a, "k").Got(), f.acquire(a, "k").Got()
+				release(f, first)
+				release(f, second)
 				return len(f.Held("k")) == 2
 			})
 			first, second := f.acquire(other, "k").Got(), f.acquire(other, "k").Got()
