@@ -29,8 +29,8 @@ func StartWithClock(tb testing.TB, v Version, args ...string) (*Server, *Clock) 
 	c := &Clock{tb: tb, path: filepath.Join(dir, "shift")}
 	library := buildClock(tb, dir)
 	c.Shift(0)
-	in, err := startInstanceWith(v, []string{"LD_PRELOAD=" + library, "CLOCK_SHIFT=" + c.path}, args...)
-	return own(tb, "a server with a clock", v, in, err).handle(tb), c
+	env := []string{"LD_PRELOAD=" + library, "CLOCK_SHIFT=" + c.path}
+	return own(tb, "a server with a clock", v, func(v Version) (*instance, error) { return startInstanceWith(v, env, args...) }).handle(tb), c
 }
 
 // Shift sets the server's wall clock to d from this machine's.

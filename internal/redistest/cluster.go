@@ -18,8 +18,7 @@ import (
 // Cluster is three primaries with a replica each, on 127.0.0.1. A primary
 // that is killed is replaced after about two and a half seconds.
 type Cluster struct {
-	Version Version
-	Nodes   []*Server // the first three began as primaries, the others as their replicas, in order
+	Nodes []*Server // the first three began as primaries, the others as their replicas, in order
 
 	tb testing.TB
 }
@@ -40,8 +39,7 @@ func StartCluster(tb testing.TB, v Version) *Cluster {
 // because it stands still, on a busy machine or because the test pauses it.
 func StartPatientCluster(tb testing.TB, v Version) *Cluster {
 	tb.Helper()
-	f, err := startFleet(v)
-	return own(tb, "a cluster", v, f, err).handle(tb)
+	return &Cluster{own(tb, "a cluster", v, startFleet).handles(tb), tb}
 }
 
 // Addrs lists the addresses of all nodes.
@@ -90,38 +88,27 @@ func (c *Cluster) ReplicaOf(primary *Server) *Server {
 // node itself is asked: a primary that was replaced while it was away believes
 // in itself for no longer than it takes to reach the others.
 func (in *instance) serves(key string) bool {
-	if !in.running() {
-		return false
-	}
-	rdb := in.plainClient()
-	defer rdb.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
 	// Asking for a key that is not there writes nothing, and a node that is a
 	// replica, or not responsible, or in a failed cluster refuses.
-	return rdb.Eval(ctx, `return redis.call('EXISTS', KEYS[1])`, []string{key}).Err() == nil &&
+	return in.running() && in.says("EVAL", `return redis.call('EXISTS', KEYS[1])`, 1, key) != "" &&
 		strings.Contains(in.info("replication"), "role:master")
 }
 
-// fleet is the servers of a Cluster.
-type fleet struct {
-	version Version
-	nodes   []*instance
-}
+// fleet is several servers.
+type fleet []*instance
 
-func (f *fleet) handle(tb testing.TB) *Cluster {
-	c := &Cluster{Version: f.version, tb: tb}
-	for _, node := range f.nodes {
-		c.Nodes = append(c.Nodes, node.handle(tb))
+func (f fleet) servers() []*instance { return f }
+
+func (f fleet) handles(tb testing.TB) (all []*Server) {
+	for _, node := range f {
+		all = append(all, node.handle(tb))
 	}
-	return c
+	return all
 }
 
-func (f *fleet) stop() { stopAll(f.nodes) }
-
-func stopAll(nodes []*instance) {
+func (f fleet) stop() {
 	var all sync.WaitGroup
-	for _, node := range nodes {
+	for _, node := range f {
 		all.Go(node.stop)
 	}
 	all.Wait()
@@ -140,18 +127,16 @@ var clusterArgs = []string{
 	"--repl-diskless-sync-delay", "0",
 }
 
-func startFleet(v Version) (f *fleet, err error) {
-	err = onFreePort(func() error { f, err = tryFleet(v); return err })
+func startFleet(v Version) (f fleet, err error) {
+	err = onFreePort(func() error {
+		f.stop()
+		f, err = tryFleet(v)
+		return err
+	})
 	return f, err
 }
 
-func tryFleet(v Version) (f *fleet, err error) {
-	f = &fleet{version: v}
-	defer func() {
-		if err != nil {
-			f.stop()
-		}
-	}()
+func tryFleet(v Version) (f fleet, err error) {
 	taken := map[int]bool{}
 	for range 2 * primaries {
 		port := freePort()
@@ -163,31 +148,34 @@ func tryFleet(v Version) (f *fleet, err error) {
 		if err != nil {
 			return f, err
 		}
-		f.nodes = append(f.nodes, &instance{version: v, dir: dir, args: clusterArgs, port: port})
+		f = append(f, &instance{version: v, dir: dir, args: clusterArgs, port: port})
 	}
-	for i, node := range f.nodes {
-		if err := os.WriteFile(filepath.Join(node.dir, "nodes.conf"), f.topology(i), 0o600); err != nil {
-			return f, err
-		}
-	}
-	errs := make([]error, len(f.nodes))
+	errs := make([]error, len(f))
 	var wg sync.WaitGroup
-	for i, node := range f.nodes {
-		wg.Go(func() { errs[i] = node.launch() })
+	for i, node := range f {
+		wg.Go(func() {
+			if errs[i] = os.WriteFile(filepath.Join(node.dir, "nodes.conf"), f.topology(i), 0o600); errs[i] == nil {
+				errs[i] = node.launch()
+			}
+		})
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
 		return f, err
 	}
-	return f, f.ready()
+	var missing string
+	if err := await("the cluster to be ready", func() bool { missing = f.missing(); return missing == "" }); err != nil {
+		return f, fmt.Errorf("%w: %s", err, missing)
+	}
+	return f, nil
 }
 
 // topology is the file in which node i remembers the cluster. Servers that
 // find each other in it need no introduction: they start as a cluster that had
 // been there before, without the seconds that gossip takes to build one.
-func (f *fleet) topology(self int) []byte {
+func (f fleet) topology(self int) []byte {
 	var b strings.Builder
-	for i, node := range f.nodes {
+	for i, node := range f {
 		flags, primary, epoch, slots := "master", "-", i+1, ""
 		if i < primaries {
 			slots = fmt.Sprintf(" %d-%d", i*16384/primaries, (i+1)*16384/primaries-1)
@@ -198,7 +186,7 @@ func (f *fleet) topology(self int) []byte {
 			flags = "myself," + flags
 		}
 		shard := ""
-		if f.version.AtLeast(7, 2) {
+		if node.version.AtLeast(7, 2) {
 			// Without it the nodes agree on one after a second or two, and SPUBLISH ends
 			// a server that is not in its own shard by then.
 			shard = ",,shard-id=" + nodeID(100+i%primaries)
@@ -212,35 +200,15 @@ func (f *fleet) topology(self int) []byte {
 
 func nodeID(i int) string { return fmt.Sprintf("%040x", i+1) }
 
-// ready waits until every node sees the whole cluster well and every replica
+// missing is what is still to come until every node sees the whole cluster well and every replica
 // follows its primary: before that a failover would not come about.
-func (f *fleet) ready() error {
-	var missing string
-	if err := await("the cluster to be ready", func() bool { missing = f.missing(); return missing == "" }); err != nil {
-		return fmt.Errorf("%w: %s", err, missing)
-	}
-	return nil
-}
-
-func (f *fleet) missing() string {
-	for i, node := range f.nodes {
-		rdb := node.plainClient()
-		defer rdb.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		state, err := rdb.ClusterInfo(ctx).Result()
-		if err != nil {
-			return err.Error()
-		}
-		nodes, err := rdb.ClusterNodes(ctx).Result()
-		if err != nil {
-			return err.Error()
-		}
-		replication := node.info("replication")
+func (f fleet) missing() string {
+	for i, node := range f {
+		state, nodes, replication := node.says("CLUSTER", "INFO"), node.says("CLUSTER", "NODES"), node.info("replication")
 		switch {
 		case !strings.Contains(state, "cluster_state:ok"):
 			return fmt.Sprintf("node %d: %s", i, state)
-		case strings.Contains(nodes, "fail") || strings.Contains(nodes, "disconnected"):
+		case nodes == "" || strings.Contains(nodes, "fail") || strings.Contains(nodes, "disconnected"):
 			return fmt.Sprintf("node %d: %s", i, nodes)
 		case i < primaries && !strings.Contains(replication, "connected_slaves:1"),
 			i >= primaries && !strings.Contains(replication, "master_link_status:up"):
@@ -250,35 +218,31 @@ func (f *fleet) missing() string {
 	return ""
 }
 
-// plainClient is for questions of the harness itself: it fails at once.
-func (in *instance) plainClient() *redis.Client { return redis.NewClient(in.plainOptions()) }
-
-// patientClient is for what must be done, however busy the machine is.
-func (in *instance) patientClient() *redis.Client {
-	opt := in.plainOptions()
-	opt.DialTimeout, opt.ReadTimeout = startTimeout, startTimeout
-	return redis.NewClient(opt)
+// client makes a client for the harness itself.
+func (in *instance) client(patience time.Duration) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr: in.Addr(), MaxRetries: -1, DialerRetries: 1, PoolSize: 1, DialTimeout: patience, ReadTimeout: patience,
+	})
 }
 
-func (in *instance) plainOptions() *redis.Options {
-	return &redis.Options{
-		Addr: in.Addr(), MaxRetries: -1, DialerRetries: 1, PoolSize: 1,
-		DialTimeout: time.Second, ReadTimeout: time.Second,
-	}
-}
-
-func (in *instance) info(section string) string {
-	rdb := in.plainClient()
+// says is what the server answers within a second: nothing where that is an error, or comes later.
+func (in *instance) says(args ...any) string {
+	rdb := in.client(time.Second)
 	defer rdb.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	text, _ := rdb.Info(ctx, section).Result() // an error shows as nothing being there yet
-	return text
+	v, err := rdb.Do(ctx, args...).Result()
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprint(v)
 }
 
-// do is one command of the harness itself.
+func (in *instance) info(section string) string { return in.says("INFO", section) }
+
+// do is one command of the harness itself, which must be done, however busy the machine is.
 func (in *instance) do(args ...any) error {
-	rdb := in.patientClient()
+	rdb := in.client(startTimeout)
 	defer rdb.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()

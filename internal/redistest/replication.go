@@ -18,12 +18,8 @@ import (
 // StartPair starts a server and a replica that follows it.
 func StartPair(tb testing.TB, v Version, args ...string) (primary, replica *Server) {
 	tb.Helper()
-	nodes, err := startNodes(v, 1, args...)
-	CheckNow(tb, err == nil, "start %s with a replica: %v", v, err)
-	for _, node := range nodes {
-		tb.Cleanup(node.stop)
-	}
-	return nodes[0].handle(tb), nodes[1].handle(tb)
+	both := own(tb, "a pair", v, func(v Version) (fleet, error) { return startNodes(v, 1, args...) }).handles(tb)
+	return both[0], both[1]
 }
 
 // Replicated is a primary with replicas, and the network between them.
@@ -70,32 +66,21 @@ func (x *Replicated) Heal() {
 }
 
 // startNodes starts a primary and some replicas, and waits until they follow.
-func startNodes(v Version, replicas int, args ...string) (nodes []*instance, err error) {
-	defer func() {
-		if err != nil {
-			stopAll(nodes)
-		}
-	}()
+func startNodes(v Version, replicas int, args ...string) (nodes fleet, err error) {
 	args = append([]string{"--repl-diskless-sync-delay", "0"}, args...)
-	primary, err := startInstance(v, args...)
-	if err != nil {
-		return nil, err
-	}
-	nodes = append(nodes, primary)
-	for range replicas {
-		replica, err := startInstance(v, append(args, "--replicaof", "127.0.0.1 "+strconv.Itoa(primary.port))...)
-		if err != nil {
+	for range 1 + replicas {
+		node, err := startInstance(v, args...)
+		if nodes = append(nodes, node); err != nil {
 			return nodes, err
 		}
-		nodes = append(nodes, replica)
+		if len(nodes) == 1 {
+			args = append(args, "--replicaof", "127.0.0.1 "+strconv.Itoa(node.port))
+		}
 	}
 	return nodes, await("the replicas to follow", func() bool {
-		for _, replica := range nodes[1:] {
-			if !strings.Contains(replica.info("replication"), "master_link_status:up") {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(nodes[1:], func(replica *instance) bool {
+			return !strings.Contains(replica.info("replication"), "master_link_status:up")
+		})
 	})
 }
 
@@ -112,7 +97,6 @@ const MasterName = "mymaster"
 // Sentinel is a primary with two replicas, and three sentinels that replace
 // the primary about two and a half seconds after it was killed.
 type Sentinel struct {
-	Version   Version
 	Nodes     []*Server // the first began as the primary
 	Sentinels []*Server
 
@@ -120,69 +104,45 @@ type Sentinel struct {
 }
 
 // watched is the servers of a Sentinel set.
-type watched struct {
-	version          Version
-	nodes, sentinels []*instance
+type watched struct{ nodes, sentinels fleet }
+
+func (w watched) servers() []*instance { return slices.Concat(w.sentinels, w.nodes) }
+
+func (w watched) handle(tb testing.TB) *Sentinel {
+	return &Sentinel{w.nodes.handles(tb), w.sentinels.handles(tb), tb}
 }
 
 // StartSentinel starts such a set for this test alone.
 func StartSentinel(tb testing.TB, v Version) *Sentinel {
 	tb.Helper()
-	w, err := startWatched(v)
-	return own(tb, "sentinels", v, w, err).handle(tb)
+	return own(tb, "sentinels", v, startWatched).handle(tb)
 }
 
-func startWatched(v Version) (w *watched, err error) {
-	w = &watched{version: v}
-	defer func() {
-		if err != nil {
-			w.stop()
-		}
-	}()
+func startWatched(v Version) (w watched, err error) {
 	if w.nodes, err = startNodes(v, 2); err != nil {
 		return w, err
 	}
 	for range 3 {
 		s, err := startSentinel(w.nodes[0])
-		if err != nil {
-			return w, err
-		}
-		w.sentinels = append(w.sentinels, s)
-	}
-	for _, s := range w.sentinels {
-		rdb := redis.NewSentinelClient(s.plainOptions())
-		defer rdb.Close()
-		if err := await("the sentinels to know each other", func() bool {
-			others, err1 := rdb.Sentinels(context.Background(), MasterName).Result()
-			replicas, err2 := rdb.Replicas(context.Background(), MasterName).Result()
-			return err1 == nil && err2 == nil && len(others) == 2 && len(replicas) == 2
-		}); err != nil {
+		if w.sentinels = append(w.sentinels, s); err != nil {
 			return w, err
 		}
 	}
-	return w, nil
+	return w, await("the sentinels to know each other", func() bool {
+		return !slices.ContainsFunc(w.sentinels, func(s *instance) bool {
+			return !strings.Contains(s.info("sentinel"), "slaves=2,sentinels=3")
+		})
+	})
 }
-
-func (w *watched) handle(tb testing.TB) *Sentinel {
-	x := &Sentinel{Version: w.version, tb: tb}
-	for _, node := range w.nodes {
-		x.Nodes = append(x.Nodes, node.handle(tb))
-	}
-	for _, s := range w.sentinels {
-		x.Sentinels = append(x.Sentinels, s.handle(tb))
-	}
-	return x
-}
-
-func (w *watched) stop() { stopAll(slices.Concat(w.sentinels, w.nodes)) }
 
 func startSentinel(primary *instance) (*instance, error) {
 	dir, err := newFolder("sentinel")
-	if err != nil {
-		return nil, err
-	}
 	in := &instance{version: primary.version, dir: dir, bare: true}
+	if err != nil {
+		return in, err
+	}
 	conf := filepath.Join(dir, "sentinel.conf")
+	in.args = []string{conf, "--sentinel"}
 	err = onFreePort(func() error {
 		in.port = freePort()
 		// A sentinel reads and rewrites its file: it can't run on arguments alone.
@@ -190,17 +150,12 @@ func startSentinel(primary *instance) (*instance, error) {
 			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2\n", MasterName, primary.port) +
 			fmt.Sprintf("sentinel down-after-milliseconds %s 1000\n", MasterName) +
 			fmt.Sprintf("sentinel failover-timeout %s 3000\nsentinel parallel-syncs %s 1\n", MasterName, MasterName)
-		in.args = []string{conf, "--sentinel"}
 		if err := os.WriteFile(conf, []byte(lines), 0o600); err != nil {
 			return err
 		}
 		return in.launch()
 	})
-	if err != nil {
-		in.stop()
-		return nil, fmt.Errorf("a sentinel: %w", err)
-	}
-	return in, nil
+	return in, err
 }
 
 // FailoverClient makes a client that asks the sentinels for the primary. It is closed at the end of the test.

@@ -33,38 +33,32 @@ type secured struct {
 const appUser, appPassword = "app", "secret"
 
 func startSecured(v Version) (*secured, error) {
+	s := &secured{instance: &instance{}}
 	rules, err1 := DocumentedACL()
 	revoking, err2 := documentedRules("| `+zscan", 1) // what a user that revokes needs besides
 	dir, err3 := os.MkdirTemp("", "leasehold-tls-")
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return nil, err
-	}
 	defer os.RemoveAll(dir) // the server has read them when it answers
-	s := &secured{}
-	var err error
-	if s.config, err = writeCertificate(dir); err != nil {
-		return nil, err
+	var err4 error
+	s.config, err4 = writeCertificate(dir)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return s, err
 	}
 	if err := onFreePort(func() (err error) {
+		s.stop()
 		s.tlsPort = freePort()
 		s.instance, err = startInstance(v, "--tls-port", strconv.Itoa(s.tlsPort),
 			"--tls-cert-file", filepath.Join(dir, "server.crt"), "--tls-key-file", filepath.Join(dir, "server.key"),
 			"--tls-ca-cert-file", filepath.Join(dir, "server.crt"), "--tls-auth-clients", "yes")
 		return err
 	}); err != nil {
-		return nil, err
+		return s, err
 	}
 	user := []any{"ACL", "SETUSER", appUser, "reset", "on", ">" + appPassword}
 	for _, rule := range append(rules, revoking...) {
 		// Tests that share the server have prefixes of their own.
-		rule = strings.NewReplacer("~leasehold:*", "~*:{*", "&leasehold:inbox:*", "&*:inbox:*").Replace(rule)
-		user = append(user, rule)
+		user = append(user, strings.NewReplacer("~leasehold:*", "~*:{*", "&leasehold:inbox:*", "&*:inbox:*").Replace(rule))
 	}
-	if err := s.do(user...); err != nil {
-		s.stop()
-		return nil, fmt.Errorf("user %s: %w", appUser, err)
-	}
-	return s, nil
+	return s, s.do(user...)
 }
 
 // connect has a client reach the server over TLS, as the restricted user.
@@ -119,10 +113,7 @@ func documentedRules(begin string, least int) (rules []string, err error) {
 // writeCertificate makes a certificate for both ends, which vouches for itself, leaves the server's
 // files in dir, and returns what a client needs.
 func writeCertificate(dir string) (*tls.Config, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
+	key, err1 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	own := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "leasehold test"},
 		NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(48 * time.Hour),
@@ -130,23 +121,13 @@ func writeCertificate(dir string) (*tls.Config, error) {
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, own, own, &key.PublicKey, key)
-	if err != nil {
-		return nil, err
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
+	der, err2 := x509.CreateCertificate(rand.Reader, own, own, &key.PublicKey, key)
+	keyDER, err3 := x509.MarshalPKCS8PrivateKey(key)
 	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
-	for name, text := range map[string][]byte{"server.crt": certPEM, "server.key": keyPEM} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			return nil, err
-		}
-	}
+	pair, err4 := tls.X509KeyPair(certPEM, keyPEM)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(certPEM)
-	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, err
+	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, errors.Join(err1, err2, err3, err4,
+		os.WriteFile(filepath.Join(dir, "server.crt"), certPEM, 0o600), os.WriteFile(filepath.Join(dir, "server.key"), keyPEM, 0o600))
 }

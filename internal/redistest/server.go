@@ -51,8 +51,7 @@ type instance struct {
 // args (as on the command line, without the port) say otherwise: "--appendonly", "yes".
 func StartServer(tb testing.TB, v Version, args ...string) *Server {
 	tb.Helper()
-	in, err := startInstance(v, args...)
-	return own(tb, "a server", v, in, err).handle(tb)
+	return own(tb, "a server", v, func(v Version) (*instance, error) { return startInstance(v, args...) }).handle(tb)
 }
 
 func (in *instance) handle(tb testing.TB) *Server {
@@ -157,16 +156,14 @@ func newFolder(name string) (string, error) {
 
 func startInstanceWith(v Version, env []string, args ...string) (*instance, error) {
 	dir, err := newFolder(v.Name)
-	if err != nil {
-		return nil, err
-	}
 	in := &instance{version: v, dir: dir, args: args, env: env}
-	if err = onFreePort(func() error { in.port = freePort(); return in.launch() }); err != nil {
-		in.stop()
-		return nil, err
+	if err != nil {
+		return in, err
 	}
-	return in, nil
+	return in, onFreePort(func() error { in.port = freePort(); return in.launch() })
 }
+
+func (in *instance) servers() []*instance { return []*instance{in} }
 
 // onFreePort tries to start something until no port that it chose was taken meanwhile.
 func onFreePort(start func() error) (err error) {

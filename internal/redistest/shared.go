@@ -1,13 +1,12 @@
 package redistest
 
 import (
-	"errors"
 	"sync"
 	"testing"
 )
 
-// started is what lives until its stop: a server, or several.
-type started interface{ stop() }
+// started is a server, or several. It may also be some of those that were to start.
+type started interface{ servers() []*instance }
 
 // shared holds what lives as long as the test process, each by its kind and version, and started
 // on first use. Main stops it. The tests that come after a failed start fail at once.
@@ -30,7 +29,13 @@ func common[T started](tb testing.TB, what string, v Version, start func(Version
 	}
 	at := kindOf{what, v}
 	if shared.starts[at] == nil {
-		shared.starts[at] = sync.OnceValues(func() (started, error) { return start(v) })
+		shared.starts[at] = sync.OnceValues(func() (started, error) {
+			x, err := start(v)
+			for _, in := range x.servers() {
+				in.shared = true
+			}
+			return x, err
+		})
 	}
 	once := shared.starts[at]
 	shared.Unlock()
@@ -39,11 +44,12 @@ func common[T started](tb testing.TB, what string, v Version, start func(Version
 	return x.(T)
 }
 
-// own is what was started for a test alone: its end stops it.
-func own[T started](tb testing.TB, what string, v Version, x T, err error) T {
+// own starts something for a test alone: its end stops it.
+func own[T started](tb testing.TB, what string, v Version, start func(Version) (T, error)) T {
 	tb.Helper()
+	x, err := start(v)
+	tb.Cleanup(fleet(x.servers()).stop)
 	CheckNow(tb, err == nil, "start %s of %s: %v", what, v, err)
-	tb.Cleanup(x.stop)
 	return x
 }
 
@@ -52,9 +58,8 @@ func stopShared() {
 	shared.Lock()
 	defer shared.Unlock()
 	for _, once := range shared.starts {
-		if x, err := once(); err == nil {
-			x.stop()
-		}
+		x, _ := once()
+		fleet(x.servers()).stop()
 	}
 	shared.starts = nil
 }
@@ -63,48 +68,26 @@ func stopShared() {
 // ([Name]). It can't be killed or paused, and must be neither flushed nor configured.
 func Shared(tb testing.TB, v Version) *Server {
 	tb.Helper()
-	return common(tb, "a server", v, func(v Version) (*instance, error) {
-		in, err := startInstance(v)
-		if err == nil {
-			in.shared = true
-		}
-		return in, err
-	}).handle(tb)
+	return common(tb, "a server", v, func(v Version) (*instance, error) { return startInstance(v) }).handle(tb)
 }
 
 // SharedCluster returns the one Cluster of that version that all tests of the
 // process use, under the same rules as [Shared].
 func SharedCluster(tb testing.TB, v Version) *Cluster {
 	tb.Helper()
-	return common(tb, "a cluster", v, func(v Version) (*fleet, error) {
-		f, err := startFleet(v)
-		if err == nil {
-			for _, node := range f.nodes {
-				node.shared = true
-			}
-		}
-		return f, err
-	}).handle(tb)
+	return &Cluster{common(tb, "a cluster", v, startFleet).handles(tb), tb}
 }
 
 // sharedSentinel returns the one Sentinel set of that version that all tests of
 // the process use, under the same rules as [Shared].
 func sharedSentinel(tb testing.TB, v Version) *Sentinel {
 	tb.Helper()
-	return common(tb, "sentinels", v, func(v Version) (*watched, error) {
+	return common(tb, "sentinels", v, func(v Version) (watched, error) {
 		w, err := startWatched(v)
-		if err != nil {
-			return w, err
-		}
-		for _, node := range w.nodes {
-			node.shared = true
-		}
 		for _, s := range w.sentinels {
-			s.shared = true
-			err = errors.Join(err, s.do("SENTINEL", "SET", MasterName, "down-after-milliseconds", patience))
-		}
-		if err != nil {
-			w.stop()
+			if err == nil {
+				err = s.do("SENTINEL", "SET", MasterName, "down-after-milliseconds", patience)
+			}
 		}
 		return w, err
 	}).handle(tb)
@@ -113,12 +96,6 @@ func sharedSentinel(tb testing.TB, v Version) *Sentinel {
 // sharedSecured returns the one server of that version that all tests of the process reach over TLS.
 func sharedSecured(tb testing.TB, v Version) (*Server, *secured) {
 	tb.Helper()
-	s := common(tb, "a server with TLS", v, func(v Version) (*secured, error) {
-		s, err := startSecured(v)
-		if err == nil {
-			s.shared = true
-		}
-		return s, err
-	})
+	s := common(tb, "a server with TLS", v, startSecured)
 	return s.handle(tb), s
 }

@@ -88,7 +88,7 @@ func (m *SlotMove) id(node *Server) (id string) {
 
 func (m *SlotMove) on(node *Server, do func(context.Context, *redis.Client) error) {
 	m.c.tb.Helper()
-	rdb := node.patientClient()
+	rdb := node.client(startTimeout)
 	defer rdb.Close()
 	Require(m.c.tb, do(m.c.tb.Context(), rdb), nil, "move slot %d from %s to %s: %v", m.slot, m.from.Addr(), m.to.Addr())
 }
