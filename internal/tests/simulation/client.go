@@ -18,6 +18,7 @@ import (
 
 // client is one process of the fleet: it shares nothing with its successor.
 type client struct {
+	w      *world
 	number int
 	label  string // in listings
 	rdb    *redis.Client
@@ -38,7 +39,7 @@ type client struct {
 }
 
 func (w *world) newClient(number int) *client {
-	c := &client{number: number, label: fmt.Sprintf("c%d-%d", number, len(w.ever)), line: w.net.line(number)}
+	c := &client{w: w, number: number, label: fmt.Sprintf("c%d-%d", number, len(w.ever)), line: w.net.line(number)}
 	w.labels[c.label] = c
 	c.ctx, c.kill = context.WithCancel(context.Background())
 	c.rdb = w.client(func(o *redis.Options) {
@@ -109,9 +110,7 @@ func (w *world) shut(c *client) {
 	defer cancel()
 	for what, closer := range map[string]interface{ Close(context.Context) error }{"semaphore": c.sem, "family with a total": c.total, "mutex": c.mtx, "group": c.group} {
 		err := closer.Close(ctx)
-		if err != nil && !c.isDead(w) && !w.over() {
-			w.fail("L2", "client %d: %s.Close: %v", c.number, what, err)
-		}
+		w.failIf(err != nil && !c.isDead(w) && !w.over(), "L2", "client %d: %s.Close: %v", c.number, what, err)
 	}
 	if d := time.Since(began); d > 15*time.Second && good && w.calm(began, time.Now()) && !w.over() {
 		w.fail("L2", "client %d: closing took %v", c.number, d)

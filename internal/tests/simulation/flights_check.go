@@ -29,7 +29,7 @@ func (w *world) seen(a *asking, key string, n int, how string) {
 	l := w.flights.loads[n]
 	if l.revoked != nil && !l.many && (a.client != l.client || a.from.After(l.to)) {
 		w.failLocked("S5", "%s at %v by client %d saw load %d of %s (%s), whose ctx had ended at %v: %s",
-			a.st.verb, w.since(a.from), a.client.number, n, key, how, w.since(l.to), l.revoked.String(w))
+			a.st.verb, w.since(a.from), a.client.number, n, key, how, w.since(l.to), l.revoked)
 	}
 	for _, d := range w.flights.drops {
 		if d.key == "" && l.began.Before(d.done) && a.from.Before(d.done.Add(a.client.near)) {
@@ -58,9 +58,8 @@ func (w *world) failedBy(a *asking, err error, good bool) {
 		}
 		l := w.flights.loads[n]
 		w.seen(a, l.key, n, "failed")
-		if good && a.from.Sub(l.to) > errorTTL+1500*time.Millisecond {
-			w.failLocked("shared failure", "%s came %v after the load had ended whose failure it was told: %v", a.st, a.from.Sub(l.to), err)
-		}
+		w.failLockedIf(good && a.from.Sub(l.to) > errorTTL+1500*time.Millisecond,
+			"shared failure", "%s came %v after the load had ended whose failure it was told: %v", a.st, a.from.Sub(l.to), err)
 		w.mu.Unlock()
 	}
 }

@@ -34,12 +34,12 @@ func (w *world) resumes(b *belief) {
 	}
 	w.tally["turns on kept leases"]++
 	if rested := b.asked.Sub(b.unusedSince); !b.unusedSince.IsZero() && rested > b.client.keep+time.Millisecond {
-		w.failLocked("keep", "%s is a turn on a lease that had rested for %v, KeepFor is %v", b.String(w), rested, b.client.keep)
+		w.failLocked("keep", "%s is a turn on a lease that had rested for %v, KeepFor is %v", b, rested, b.client.keep)
 	}
 	first := w.leases.firstAt[b.lease.ID()]
 	for _, f := range w.leases.flushes {
 		if d := b.from.Sub(f); first.Before(f) && d > forgottenFor+b.client.local+handedIn {
-			w.failLocked("keep", "%s is a turn on a lease that Redis forgot at %v", b.String(w), w.since(f))
+			w.failLocked("keep", "%s is a turn on a lease that Redis forgot at %v", b, w.since(f))
 		}
 	}
 }
@@ -50,15 +50,13 @@ func (w *world) refusedByKept(b *belief, good bool, waited time.Duration) {
 	if !good || !w.keepsAny() {
 		return
 	}
-	if waited > triesFor+handedIn {
-		w.fail("keep", "a try of %s %s by client %d waited for %v", b.kind, b.key, b.client.number, waited)
-	}
+	w.failIf(waited > triesFor+handedIn,
+		"keep", "a try of %s %s by client %d waited for %v", b.kind, b.key, b.client.number, waited)
 	w.mu.Lock()
 	unused := !b.askedInUse && w.leases.calls[b.kind+b.key] == b.call && !w.leases.usedNow(nil, b.kind, b.key)
 	w.mu.Unlock()
-	if unused && b.kind != "tot" && b.permits == 1 && w.allNoticed() {
-		w.fail("keep", "a try of %s %s by client %d at %v was refused, although nobody used it", b.kind, b.key, b.client.number, w.since(b.asked))
-	}
+	w.failIf(unused && b.kind != "tot" && b.permits == 1 && w.allNoticed(),
+		"keep", "a try of %s %s by client %d at %v was refused, although nobody used it", b.kind, b.key, b.client.number, w.since(b.asked))
 }
 
 // allNoticed reports whether no client has connections of no use.
@@ -195,9 +193,8 @@ func (w *world) wantNothingOf(c *client) {
 			s := w.standing(kind, key)
 			for what, all := range map[string]map[string]listed{"lease": s.held, "waiter": s.waiting} {
 				for id, a := range all {
-					if a.label == c.label {
-						w.fail("L2", "client %d was closed, and %s %s still has its %s %s", c.number, kind, key, what, id)
-					}
+					w.failIf(a.label == c.label,
+						"L2", "client %d was closed, and %s %s still has its %s %s", c.number, kind, key, what, id)
 				}
 			}
 		}

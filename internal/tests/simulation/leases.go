@@ -148,9 +148,8 @@ func (w *world) refused(b *belief, st step, err error, good, stopped, ending boo
 		if late := waited - st.wait; late > time.Millisecond {
 			w.fail("ctx", "%s: returned %v after its ctx had ended", st, late)
 		}
-		if good && st.wait > 100*time.Millisecond && !errors.Is(err, leasehold.ErrBusy) {
-			w.fail("S4", "%s: %v, on a good network", st, err)
-		}
+		w.failIf(good && st.wait > 100*time.Millisecond && !errors.Is(err, leasehold.ErrBusy),
+			"S4", "%s: %v, on a good network", st, err)
 	case errors.Is(err, leasehold.ErrUnavailable):
 		w.note("unavailable")
 		w.failIf(good && !ending, "S4", "%s: %v, on a good network", st, err)
@@ -180,9 +179,7 @@ func (w *world) begin(b *belief) {
 	}
 	if rec := l.revoked[b.lease.ID()]; rec != nil {
 		b.unsure = true
-		if rec.waits && !l.flushedSince(rec.at) {
-			w.failLocked("revoke", "%s was granted to %s", b.String(w), rec.String(w))
-		}
+		w.failLockedIf(rec.waits && !l.flushedSince(rec.at), "revoke", "%s was granted to %s", b, rec)
 	}
 	for _, rec := range l.revoked {
 		if rec.concerns(b) && !rec.at.Before(b.asked) {
@@ -201,7 +198,7 @@ func (w *world) begin(b *belief) {
 		return
 	}
 	if last := l.last[b.key]; last != nil && b.token <= last.token {
-		w.failLocked("S2", "mtx %s: %s was granted after %s", b.key, b.String(w), last.String(w))
+		w.failLocked("S2", "mtx %s: %s was granted after %s", b.key, b, last)
 	}
 	l.last[b.key] = b
 }
@@ -217,7 +214,7 @@ func (w *world) within(b *belief, key string, counts func(*belief) bool) {
 		}
 		_, m := w.limitAt(o.kind, key, o.enterAt, o.from)
 		sum, most = sum+o.permits, max(most, m)
-		all = append(all, o.String(w))
+		all = append(all, o.String())
 	}
 	if sum > most {
 		slices.Sort(all)
@@ -259,9 +256,8 @@ func (w *world) end(b *belief, release func() error, good bool) {
 		_ = release()
 		return
 	}
-	if now.After(deadline) && !(ended && now.Sub(deadline) < time.Millisecond) {
-		w.fail("S3", "%s was believed beyond its deadline %v", b.String(w), w.since(deadline))
-	}
+	w.failIf(now.After(deadline) && !(ended && now.Sub(deadline) < time.Millisecond),
+		"S3", "%s was believed beyond its deadline %v", b, w.since(deadline))
 	if !ended {
 		w.lookAt(b)
 	}
@@ -269,18 +265,13 @@ func (w *world) end(b *belief, release func() error, good bool) {
 	isTold := errors.Is(why, leasehold.ErrRevoked)
 	w.revokedEnd(b, why, "its Context")
 	if rec != nil && !rec.waits && !flushed && deadline.After(rec.ends.Add(-10*time.Millisecond)) {
-		w.fail("S3", "%s was believed until %v, but would have lasted until %v: %s", b.String(w), w.since(deadline), w.since(rec.ends), rec.String(w))
+		w.fail("S3", "%s was believed until %v, but would have lasted until %v: %s", b, w.since(deadline), w.since(rec.ends), rec)
 	}
-	if rec != nil && lost && !isTold && !flushed && good && w.calm(b.asked, now) {
-		w.fail("revoke", "%s ended by %v, on a good network: %s", b.String(w), why, rec.String(w))
-	}
+	w.failIf(rec != nil && lost && !isTold && !flushed && good && w.calm(b.asked, now),
+		"revoke", "%s ended by %v, on a good network: %s", b, why, rec)
 	if lost && !unsure {
-		if now.Before(deadline) {
-			w.fail("S4", "%s was lost %v before its deadline: %v", b.String(w), deadline.Sub(now), why)
-		}
-		if good && w.calm(b.asked, now) {
-			w.fail("S4", "%s was lost on a good network: %v", b.String(w), why)
-		}
+		w.failIf(now.Before(deadline), "S4", "%s was lost %v before its deadline: %v", b, deadline.Sub(now), why)
+		w.failIf(good && w.calm(b.asked, now), "S4", "%s was lost on a good network: %v", b, why)
 	}
 	err := release()
 	w.mu.Lock()
@@ -292,37 +283,30 @@ func (w *world) end(b *belief, release func() error, good bool) {
 	w.revokedEnd(b, err, "Release")
 	if over := time.Now(); rec != nil && !ended && rec.at.Before(now) && !flushed && !b.turns() && over.Before(deadline) && good &&
 		w.calm(b.asked, over) && !errors.Is(err, leasehold.ErrRevoked) && !w.closes(b.client) {
-		w.fail("revoke", "Release says %v, on a good network: %s", err, rec.String(w))
+		w.fail("revoke", "Release says %v, on a good network: %s", err, rec)
 	}
 	switch {
 	case ended && errors.Is(why, leasehold.ErrClosed):
 		w.note("closed while held")
-		if !ending || !errors.Is(err, leasehold.ErrReleased) {
-			w.fail("S4", "%s: Release after Close: %v", b.String(w), err)
-		}
+		w.failIf(!ending || !errors.Is(err, leasehold.ErrReleased), "S4", "%s: Release after Close: %v", b, err)
 	case lost:
 		w.note("lost")
-		if !errors.Is(err, leasehold.ErrLost) {
-			w.fail("S4", "%s was lost, and Release says %v", b.String(w), err)
-		}
+		w.failIf(!errors.Is(err, leasehold.ErrLost), "S4", "%s was lost, and Release says %v", b, err)
 	case ended:
-		w.fail("S4", "%s ended by %v", b.String(w), why)
+		w.fail("S4", "%s ended by %v", b, why)
 	case err == nil:
 		w.note("released")
 	case errors.Is(err, leasehold.ErrUnavailable):
 		w.note("release unavailable")
-		if good && w.calm(b.asked, time.Now()) {
-			w.fail("S4", "%s: Release: %v, on a good network", b.String(w), err)
-		}
+		w.failIf(good && w.calm(b.asked, time.Now()), "S4", "%s: Release: %v, on a good network", b, err)
 	case errors.Is(err, leasehold.ErrLost):
 		w.note("lost, then released")
-		if now.Before(deadline) && !w.flushed(b) && !w.isRevoked(b) {
-			w.fail("S4", "%s: Release %v before its deadline: %v", b.String(w), deadline.Sub(now), err)
-		}
+		w.failIf(now.Before(deadline) && !w.flushed(b) && !w.isRevoked(b),
+			"S4", "%s: Release %v before its deadline: %v", b, deadline.Sub(now), err)
 	case errors.Is(err, leasehold.ErrReleased) && (ending || w.closes(b.client)):
 		w.note("closed while held")
 	default:
-		w.fail("S4", "%s: Release: %v", b.String(w), err)
+		w.fail("S4", "%s: Release: %v", b, err)
 	}
 }
 

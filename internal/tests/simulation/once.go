@@ -120,9 +120,8 @@ func (w *world) runSlot(ctx context.Context, b *belief, p *waiting, slot *slotSt
 	w.mu.Lock()
 	delete(w.leases.waiting, p)
 	w.leases.uses(b.client, b.kind, b.key, r.began)
-	if !b.client.dead && w.completeAt(slot, r.began, r.began) && ctx.Err() == nil {
-		w.failLocked("S6", "%s is run at %v, after it was completed", st, w.since(r.began))
-	}
+	w.failLockedIf(!b.client.dead && w.completeAt(slot, r.began, r.began) && ctx.Err() == nil,
+		"S6", "%s is run at %v, after it was completed", st, w.since(r.began))
 	slot.runs = append(slot.runs, r)
 	w.mu.Unlock()
 	w.note("runs of slots")
@@ -230,9 +229,8 @@ func (j *judge) completes(name string, before string) {
 		return
 	}
 	r := s.runs[len(s.runs)-1]
-	if !r.over || r.err != nil || r.open || r.stored {
-		w.failLocked("S6", "%s was completed by %q: its run of %v has returned %v, %v; it is known as open %v, as complete %v", name, after, w.since(r.began), r.over, r.err, r.open, r.stored)
-	}
+	w.failLockedIf(!r.over || r.err != nil || r.open || r.stored,
+		"S6", "%s was completed by %q: its run of %v has returned %v, %v; it is known as open %v, as complete %v", name, after, w.since(r.began), r.over, r.err, r.open, r.stored)
 	if ttl := w.mini.TTL(name); ttl != s.keep {
 		w.failLocked("S6", "%s is remembered for %v, want %v", name, ttl, s.keep)
 	}
@@ -265,9 +263,8 @@ func (w *world) runsSlots(c *client) {
 			ran, err := c.mtx.DoOnce(ctx, s.key, s.name, s.keep, func(ctx context.Context, token uint64) error {
 				return w.runSlot(ctx, b, nil, s, st, token).err
 			})
-			if err == nil && ran == complete {
-				w.fail("S6", "after the faults client %d is told %v of a slot of %s for which complete was %v: %s", c.number, ran, s.key, complete, s.name)
-			}
+			w.failIf(err == nil && ran == complete,
+				"S6", "after the faults client %d is told %v of a slot of %s for which complete was %v: %s", c.number, ran, s.key, complete, s.name)
 			return err
 		})
 	}

@@ -25,12 +25,12 @@ type revocation struct {
 	unnoticed     bool      // its client had connections of no use: it may have given up before, and not have got through
 }
 
-func (r *revocation) String(w *world) string {
+func (r *revocation) String() string {
 	what := "the lease"
 	if r.waits {
 		what = "the waiter"
 	}
-	return fmt.Sprintf("%s %s of client %d on %s %s, revoked at %v because %q", what, r.id, r.client.number, r.kind, r.key, w.since(r.at), r.reason)
+	return fmt.Sprintf("%s %s of client %d on %s %s, revoked at %v because %q", what, r.id, r.client.number, r.kind, r.key, r.client.w.since(r.at), r.reason)
 }
 
 // concerns reports whether it may be the lease of b, whose ID is not known, that was revoked.
@@ -119,16 +119,13 @@ func (w *world) revokeOnce(c *client, st step, id string) bool {
 		if rec == nil {
 			w.fail("revoke", "%s: Revoke of %s returned nil, and nothing was taken away", st, id)
 		} else if stands && !flushed {
-			w.fail("revoke", "%s returned nil, and it is on the server: %s", st, rec.String(w))
+			w.fail("revoke", "%s returned nil, and it is on the server: %s", st, rec)
 		}
 	case errors.Is(err, leasehold.ErrNoLease):
 		w.note("no such lease")
-		if rec != nil && !flushed {
-			w.fail("revoke", "%s returned %v: %s", st, err, rec.String(w))
-		}
-		if believed != nil && still == believed && !flushed {
-			w.fail("revoke", "%s returned %v: %s is held", st, err, believed.String(w))
-		}
+		w.failIf(rec != nil && !flushed, "revoke", "%s returned %v: %s", st, err, rec)
+		w.failIf(believed != nil && still == believed && !flushed,
+			"revoke", "%s returned %v: %s is held", st, err, believed)
 	default:
 		w.operatorError(c, st, "revoke", err, began, good, ctx.Err() != nil)
 	}
@@ -206,9 +203,9 @@ func (w *world) revokedEnd(b *belief, err error, how string) {
 	rec := w.leases.revoked[b.lease.ID()]
 	switch {
 	case rec == nil:
-		w.failLocked("revoke", "%s: %s says %v, and nobody revoked it", b.String(w), how, err)
+		w.failLocked("revoke", "%s: %s says %v, and nobody revoked it", b, how, err)
 	case rec.reason != told.Reason:
-		w.failLocked("revoke", "%s: %s says %v: %s", b.String(w), how, err, rec.String(w))
+		w.failLocked("revoke", "%s: %s says %v: %s", b, how, err, rec)
 	default:
 		w.tally["told by "+how]++
 	}
@@ -228,7 +225,7 @@ func (w *world) revokedWaiter(b *belief, st step, told *leasehold.RevokedError) 
 	case rec.told:
 		w.failLocked("revoke", "%s returned %v, which another one was told", st, told)
 	case rec.at.Before(b.asked):
-		w.failLocked("revoke", "%s was called at %v and returned %v: %s", st, w.since(b.asked), told, rec.String(w))
+		w.failLocked("revoke", "%s was called at %v and returned %v: %s", st, w.since(b.asked), told, rec)
 	default:
 		rec.told = true
 	}
@@ -245,9 +242,8 @@ func (w *world) loadEnded(l *loading, cause error) {
 	var told *leasehold.RevokedError
 	if !errors.As(cause, &told) {
 		now := time.Now()
-		if errors.Is(cause, leasehold.ErrLost) && w.calm(l.began.Add(-settled), now) && !w.leases.flushedSince(l.began.Add(-settled)) {
-			w.failLocked("S4", "a load of %s by client %d since %v ended on a good network: %v", l.key, l.client.number, w.since(l.began), cause)
-		}
+		w.failLockedIf(errors.Is(cause, leasehold.ErrLost) && w.calm(l.began.Add(-settled), now) && !w.leases.flushedSince(l.began.Add(-settled)),
+			"S4", "a load of %s by client %d since %v ended on a good network: %v", l.key, l.client.number, w.since(l.began), cause)
 		return
 	}
 	w.tally["loads revoked"]++
@@ -279,7 +275,7 @@ func (w *world) watchRevocation(rec *revocation, now time.Time) {
 	for b := range w.leases.beliefs {
 		if b.lease.ID() == rec.id && !rec.waits {
 			if d := b.lease.Deadline(); d.After(rec.ends.Add(-10 * time.Millisecond)) {
-				w.failLocked("S3", "%s is believed until %v, but would have lasted until %v: %s", b.String(w), w.since(d), w.since(rec.ends), rec.String(w))
+				w.failLocked("S3", "%s is believed until %v, but would have lasted until %v: %s", b, w.since(d), w.since(rec.ends), rec)
 			}
 		}
 	}
@@ -292,13 +288,12 @@ func (w *world) watchRevocation(rec *revocation, now time.Time) {
 		w.watchRevokedLoad(rec)
 	case rec.waits:
 		if ended := w.leases.returned[c.label+rec.kind+rec.key]; !rec.told && ended.Before(rec.at) && !c.turns(rec.kind) {
-			w.failLocked("revoke", "nobody was told: %s", rec.String(w))
+			w.failLocked("revoke", "nobody was told: %s", rec)
 		}
 	default:
 		for b := range w.leases.beliefs {
-			if b.lease.ID() == rec.id && b.lease.Context().Err() == nil {
-				w.failLocked("revoke", "its holder was not told: %s", rec.String(w))
-			}
+			w.failLockedIf(b.lease.ID() == rec.id && b.lease.Context().Err() == nil,
+				"revoke", "its holder was not told: %s", rec)
 		}
 	}
 }
@@ -316,6 +311,6 @@ func (w *world) watchRevokedLoad(rec *revocation) {
 		ran = l
 	}
 	if ran != nil && ran.to.IsZero() && ran.began.Before(rec.at.Add(-time.Second/10)) {
-		w.failLocked("revoke", "load of %s since %v was not told: %s", ran.key, w.since(ran.began), rec.String(w))
+		w.failLocked("revoke", "load of %s since %v was not told: %s", ran.key, w.since(ran.began), rec)
 	}
 }

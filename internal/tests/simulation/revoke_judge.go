@@ -67,9 +67,8 @@ func (j *judge) revoked(r revokeCall, before, after standing) {
 			continue
 		}
 		for other, q := range after.waiting {
-			if q.key == a.key && q.ticket < before.waiting[id].ticket && before.waiting[other].ends.After(signed) {
-				w.fail("fifo", "a revoke of %s handed on to %s, and %s has waited for longer", r.id, id, other)
-			}
+			w.failIf(q.key == a.key && q.ticket < before.waiting[id].ticket && before.waiting[other].ends.After(signed),
+				"fifo", "a revoke of %s handed on to %s, and %s has waited for longer", r.id, id, other)
 		}
 	}
 	if r.kind != "tot" && len(after.held) > 0 && inUse > j.limitNow(r) {
@@ -123,7 +122,7 @@ func (j *judge) noteRevocation(r revokeCall, before standing, now time.Time) {
 	}
 	rec.unnoticed = rec.client.line.unnoticed()
 	if before := l.revoked[r.id]; before != nil && !l.flushedSince(before.at) {
-		w.failLocked("revoke", "it came back, and was taken away again: %s", before.String(w))
+		w.failLocked("revoke", "it came back, and was taken away again: %s", before)
 	}
 	w.tally["taken away from "+rec.kind]++
 	l.revoked[r.id], l.reasons[r.reason] = rec, rec

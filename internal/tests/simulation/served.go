@@ -51,9 +51,7 @@ func (w *world) try(what string, c *client, call func(ctx context.Context) error
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	if err != nil {
-		w.fail("L1", "after the faults %s by client %d: %v", what, c.number, err)
-	}
+	w.failIf(err != nil, "L1", "after the faults %s by client %d: %v", what, c.number, err)
 }
 
 // serves checks that a client gets everything at once.
@@ -88,7 +86,7 @@ func (w *world) serves(c *client) {
 			}
 			w.mu.Lock()
 			if last := w.leases.last[key]; last != nil && l.Token() <= last.token {
-				w.failLocked("S2", "mtx %s: token %d was granted after %s", key, l.Token(), last.String(w))
+				w.failLocked("S2", "mtx %s: token %d was granted after %s", key, l.Token(), last)
 			}
 			w.mu.Unlock()
 			defer w.uses(c, "mtx", key)

@@ -165,15 +165,13 @@ func (w *world) inspect(c *client, st step) (l listing, ok bool) {
 		w.failIf(shown[h.ID], "inspect", "%s shows %s twice", st, h.ID)
 		shown[h.ID] = true
 		permits += h.Permits
-		if h.ExpiresIn <= 0 || h.ExpiresIn > longestLease {
-			w.fail("inspect", "%s shows %s, which expires in %v", st, h.ID, h.ExpiresIn)
-		}
+		w.failIf(h.ExpiresIn <= 0 || h.ExpiresIn > longestLease,
+			"inspect", "%s shows %s, which expires in %v", st, h.ID, h.ExpiresIn)
 		_, was := before.held[h.ID]
 		_, is := after.held[h.ID]
 		// A grant within the call. Since is never earlier than that.
-		if !was && !is && h.Since.Before(began.Add(-time.Second)) {
-			w.fail("inspect", "%s shows %s, held since %v, which was not held at %v", st, h.ID, w.since(h.Since), w.since(began))
-		}
+		w.failIf(!was && !is && h.Since.Before(began.Add(-time.Second)),
+			"inspect", "%s shows %s, held since %v, which was not held at %v", st, h.ID, w.since(h.Since), w.since(began))
 		w.wantAskedFor(st, kind, h.ID, h.Label, h.Permits)
 	}
 	for _, q := range l.waiters {
@@ -186,16 +184,13 @@ func (w *world) inspect(c *client, st step) (l listing, ok bool) {
 		shown[q.ID] = true
 		w.wantAskedFor(st, kind, q.ID, q.Label, q.Permits)
 	}
-	if permits != inUse || kind != "flt" && len(l.waiters) != waiting {
-		w.fail("inspect", "%s says %d permits and %d waiters, and shows %d and %d", st, inUse, waiting, permits, len(l.waiters))
-	}
+	w.failIf(permits != inUse || kind != "flt" && len(l.waiters) != waiting,
+		"inspect", "%s says %d permits and %d waiters, and shows %d and %d", st, inUse, waiting, permits, len(l.waiters))
 	if w.flushedAfter(began) {
 		return l, true
 	}
 	for id, b := range believed {
-		if still[id] == b && !shown[id] {
-			w.fail("inspect", "%s does not show %s, which is held", st, b.String(w))
-		}
+		w.failIf(still[id] == b && !shown[id], "inspect", "%s does not show %s, which is held", st, b)
 	}
 	for id, a := range before.held {
 		if _, is := after.held[id]; is && a.ends.After(now) && !shown[id] {
@@ -257,9 +252,8 @@ func (w *world) asks(c *client, kind, key string, permits int) {
 func (w *world) wantAskedFor(st step, kind, id, label string, permits int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.leases.asked[label+kind+st.key+strconv.Itoa(permits)] {
-		w.failLocked("inspect", "%s shows %s of %q with %d permits, which nobody asked for", st, id, label, permits)
-	}
+	w.failLockedIf(!w.leases.asked[label+kind+st.key+strconv.Itoa(permits)],
+		"inspect", "%s shows %s of %q with %d permits, which nobody asked for", st, id, label, permits)
 }
 
 func (w *world) flushedAfter(t time.Time) bool {

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-func (b *belief) String(w *world) string {
+func (b *belief) String() string {
 	token := ""
 	if b.token != 0 {
 		token = fmt.Sprintf(", token %d", b.token)
 	}
 	return fmt.Sprintf("%s %s by client %d (permits %d, asked for at %v, had at %v%s)",
-		b.kind, b.key, b.client.number, b.permits, w.since(b.asked), w.since(b.from), token)
+		b.kind, b.key, b.client.number, b.permits, b.client.w.since(b.asked), b.client.w.since(b.from), token)
 }
 
 // set reads a sorted set on the server, unexpired members only where after is not 0.
@@ -78,12 +78,12 @@ func (w *world) lookAt(b *belief) {
 		return // over just now
 	}
 	if members != b.permits {
-		w.fail("S3", "%s is believed until %v; the server has %d of its permits", b.String(w), w.since(deadline), members)
+		w.fail("S3", "%s is believed until %v; the server has %d of its permits", b, w.since(deadline), members)
 		return
 	}
 	end := time.UnixMilli(int64(least))
 	if margin := 10 * time.Millisecond; end.Sub(deadline) < margin {
-		w.fail("S3", "%s is believed until %v, %v before it ends on the server; want %v at least", b.String(w), w.since(deadline), end.Sub(deadline), margin)
+		w.fail("S3", "%s is believed until %v, %v before it ends on the server; want %v at least", b, w.since(deadline), end.Sub(deadline), margin)
 	}
 }
 
@@ -129,7 +129,7 @@ func (w *world) watchBeliefs() {
 		if !b.unsure {
 			all = append(all, b)
 		} else if d := now.Sub(b.orphan); !b.orphan.IsZero() && d > max(semTTL, mtxTTL)+late && b.lease.Deadline().After(now) {
-			w.failLocked("S4", "%s is believed until %v, %v after its keys were lost", b.String(w), w.since(b.lease.Deadline()), d)
+			w.failLocked("S4", "%s is believed until %v, %v after its keys were lost", b, w.since(b.lease.Deadline()), d)
 		}
 	}
 	w.mu.Unlock()
@@ -152,9 +152,8 @@ func (w *world) watchLeases(seen map[string]*heads, kind, key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	least, most := w.limitAt(kind, key, h.at, now)
-	if len(holders) > max(h.used, most) {
-		w.failLocked("S1", "%s %s: the server has %d permits in use, the limit is %d", kind, key, len(holders), most)
-	}
+	w.failLockedIf(len(holders) > max(h.used, most),
+		"S1", "%s %s: the server has %d permits in use, the limit is %d", kind, key, len(holders), most)
 	h.used, h.at = len(holders), now
 
 	waits, busy := 0, false
