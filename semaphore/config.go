@@ -176,7 +176,7 @@ func (c Config) checkTurns() (errs []error) {
 
 // local returns the configuration of the turns of this process.
 func (c Config) local() localturns.Config {
-	return localturns.Config{LocalFor: c.LocalFor, KeepFor: c.KeepFor, MaxHold: c.MaxHold, MaxWaiters: c.MaxWaiters, MaxWait: c.MaxWait}
+	return localturns.Config{LocalFor: c.LocalFor, Settable: true, KeepFor: c.KeepFor, MaxHold: c.MaxHold, MaxWaiters: c.MaxWaiters, MaxWait: c.MaxWait}
 }
 
 func (c Config) family() keys.Family {

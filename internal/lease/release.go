@@ -58,6 +58,12 @@ func (l *Lease) end(op string, mark func()) error {
 	a := l.a
 	m := a.m
 	var was life.State
+	told := false
+	defer func() {
+		if !told && was == life.Holding { // a method of the holder's ctx ended the goroutine
+			a.notLeft(errNoAnswer)
+		}
+	}()
 	a.step(nil, func(now life.Moment) (fx life.Effect) {
 		m.running++
 		if was, fx = a.life.Release(now, m.closed); was == life.Holding && mark != nil {
@@ -66,6 +72,7 @@ func (l *Lease) end(op string, mark func()) error {
 		}
 		return fx
 	})
+	told = true
 	switch was {
 	case life.Holding:
 		if !a.Keeps { // else each turn is added

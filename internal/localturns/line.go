@@ -235,6 +235,7 @@ func (ln *line) pass(v *visit) bool {
 		return false
 	}
 	ln.remove(t)
+	first := !v.served
 	t.begin(v, now)
 	t.tell()
 	if ln.length == 0 && len(ln.places) > 0 {
@@ -244,7 +245,10 @@ func (ln *line) pass(v *visit) bool {
 	// waits. So the question is asked a quarter of LocalFor before until. If two round trips
 	// take longer than that, it is asked earlier, but not in the first half of LocalFor.
 	lead := max(ln.h.cfg.LocalFor/4, min(2*v.roundTrip, ln.h.cfg.LocalFor/2))
-	if v.alone && !v.asking && v.until.Sub(now) < lead {
+	// If holds are longer than LocalFor, the first turn is the last one too. Only this question
+	// then tells that the limit was raised, because an enter that is granted at once does not.
+	saturated := first && ln.h.cfg.Settable && ln.length > 0 && ln.missing() <= 0
+	if v.alone && !v.asking && (saturated || v.until.Sub(now) < lead) {
 		v.asking = true
 		ln.h.m.Go(v.askOthers)
 	}

@@ -59,6 +59,7 @@ func check(field string, is, least, most time.Duration, zero string) []error {
 // Config is the part of a handle's Config that is used here. The bounds apply to each turn.
 type Config struct {
 	LocalFor   time.Duration // 0: no turn is passed on to a caller that waits
+	Settable   bool          // limits may be set at run time
 	KeepFor    time.Duration // 0: nothing is kept
 	MaxHold    time.Duration // 0 = no bound
 	MaxWaiters int           // 0 = no bound

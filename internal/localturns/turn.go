@@ -179,7 +179,14 @@ func (t *Turn) Release(op string) error {
 		return nil
 	}
 	ctx, p := ln.retire(v)
+	told := false
+	defer func() {
+		if !told { // a method of the caller's ctx ended the goroutine
+			m.Go(func() { _ = ln.giveBack(ctx, v, p, op) })
+		}
+	}()
 	ln.mu.Unlock()
+	told = true
 	return ln.giveBack(ctx, v, p, op)
 }
 

@@ -62,6 +62,12 @@ var localTurns = []mutation{
 		"use.Waiting == 0 && use.InUse <= use.Limit", "use.Waiting == 0"),
 	cut("a limit that was raised is learned", "internal/localturns/line.go", localPermitTests, permitTurnTests,
 		"		ln.learnLimit(use.Limit)\n", ""),
+	cut("it is learned also if holds are longer than LocalFor", "internal/localturns/line.go", localPermitTests, permitTurnTests,
+		"saturated := first && ", "saturated := false && first && "),
+	cut("a ctx that ends the goroutine of a release keeps no turn", "internal/localturns/turn.go", localPermitTests, "TestCtxThatEndsTheGoroutine",
+		"\t\tif !told { // a method", "\t\tif !told && false { // a method"),
+	cut("a ctx that ends the goroutine of a release keeps no lease", "internal/lease/release.go", localPermitTests, "TestCtxThatEndsTheGoroutine",
+		"if !told && was == life.Holding {", "if !told && false {"),
 	cut("MaxWaiters does not count what Redis is about to grant", "internal/localturns/line.go", localPermitTests, permitTurnTests,
 		"if p.queued == nil && !p.again {", "if false && p.queued == nil && !p.again {"),
 }

@@ -4,8 +4,13 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/alicebob/miniredis/v2"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -157,5 +162,72 @@ func TestMaxHoldFreesThePermitsAtOnce(t *testing.T) {
 		redistest.WantErr(f, l.Release(), leasehold.ErrLost, leasehold.ErrMaxHold)
 		f.WantHeld("k", 2)
 		release(f, next)
+	})
+}
+
+// exitingCtx ends the goroutine that calls one of its methods, once it is armed.
+type exitingCtx struct {
+	context.Context
+	armed *atomic.Bool
+}
+
+func (c exitingCtx) Done() <-chan struct{} { c.exit(); return c.Context.Done() }
+func (c exitingCtx) Err() error            { c.exit(); return c.Context.Err() }
+func (c exitingCtx) Value(key any) any     { c.exit(); return c.Context.Value(key) }
+
+func (c exitingCtx) exit() {
+	if c.armed.Load() {
+		runtime.Goexit()
+	}
+}
+
+// A method of ctx that ends the goroutine of a Release keeps no permit from the others.
+func TestCtxThatEndsTheGoroutineOfARelease(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		for name, mod := range map[string]func(*semaphore.Config){
+			"plain":   func(*semaphore.Config) {},
+			"Total":   func(c *semaphore.Config) { c.Total = 1 },
+			"local":   localFor(20 * time.Millisecond),
+			"keep":    func(c *semaphore.Config) { c.KeepFor = time.Second },
+			"closing": func(*semaphore.Config) {},
+		} {
+			s, _ := f.open(mod, func(c *semaphore.Config) { c.Name += name })
+			other, _ := f.open(mod, func(c *semaphore.Config) { c.Name += name })
+			for _, waits := range []bool{true, false} {
+				parent, cancel := context.WithCancel(f.Context())
+				ctx := exitingCtx{parent, new(atomic.Bool)}
+				held := redistest.Must(s.Acquire(ctx, "k"))(f)
+				_ = held.Context()
+				acquire := func() (*semaphore.Lease, error) {
+					within, cancel := context.WithTimeout(f.Context(), time.Second)
+					defer cancel()
+					return other.Acquire(within, "k")
+				}
+				var next *waiting
+				if waits {
+					next = harness.Start(f.T, acquire)
+					synctest.Wait()
+				}
+				ctx.armed.Store(true)
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					_ = held.Release()
+					f.Errorf("%s: Release returned, so no method of ctx was called", name)
+				}()
+				<-ended
+				if name == "closing" {
+					harness.Close(f.T, s)
+					s, _ = f.open(func(c *semaphore.Config) { c.Name += name })
+				}
+				if !waits {
+					next = harness.Start(f.T, acquire)
+				}
+				<-next.Done
+				redistest.Require(f, next.Err, nil, name+": the next caller: %v")
+				release(f, next.Value)
+				cancel()
+			}
+		}
 	})
 }

@@ -50,7 +50,8 @@ func TestPermitsAreHandedRoundInAProcess(t *testing.T) {
 }
 
 // A limit that is raised at run time is used by a process that has a lease already, and
-// one that is lowered takes leases away from it, though nobody else waits.
+// one that is lowered takes leases away from it, though nobody else waits: also where holds are
+// longer than LocalFor.
 func TestALimitSetAtRunTimeCountsInAProcess(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		s, _ := f.open(limit(2), localFor(50*time.Millisecond))
@@ -58,18 +59,25 @@ func TestALimitSetAtRunTimeCountsInAProcess(t *testing.T) {
 		var all sync.WaitGroup
 		defer all.Wait()
 		defer cancel()
-		for range 8 {
-			all.Go(func() {
-				for ctx.Err() == nil {
-					_ = s.Do(ctx, "k", func(context.Context) error { time.Sleep(3 * time.Millisecond); return nil })
-				}
-			})
+		holds := map[string]time.Duration{"short": 3 * time.Millisecond, "long": 80 * time.Millisecond}
+		for key, hold := range holds {
+			for range 8 {
+				all.Go(func() {
+					for ctx.Err() == nil {
+						_ = s.Do(ctx, key, func(context.Context) error { time.Sleep(hold); return nil })
+					}
+				})
+			}
 		}
 		for _, n := range []int{2, 6, 1, 4} {
-			redistest.WantErr(f, s.SetLimit(f.Context(), "k", n))
+			for key := range holds {
+				redistest.WantErr(f, s.SetLimit(f.Context(), key, n))
+			}
 			time.Sleep(200 * time.Millisecond) // LocalFor, a hold, and a few calls
-			held := len(f.Held("k"))
-			redistest.Check(f, held == n, "%d are held, the limit is %d", held, n)
+			for key := range holds {
+				held := len(f.Held(key))
+				redistest.Check(f, held == n, "%s holds: %d are held, the limit is %d", key, held, n)
+			}
 		}
 	})
 }
