@@ -109,27 +109,6 @@ func TestBatchWaitsWhereManyRoundTripsAreUnderWay(t *testing.T) {
 	})
 }
 
-func TestBatchOnEachServer(t *testing.T) {
-	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
-		c := newReady(t, target.Client(t))
-		name := redistest.Name(t)
-		for range 20 {
-			var all sync.WaitGroup
-			for i, seat := range NewBatch(100) {
-				all.Go(func() {
-					if i%10 == 9 {
-						seat.Leave()
-						return
-					}
-					reply, err := seat.Do(t.Context(), c, echoed(fmt.Sprint(name, i), i))
-					wantEcho(t, i, reply, err)
-				})
-			}
-			all.Wait()
-		}
-	})
-}
-
 func TestWaitEndsWithItsCtx(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spawn := func(f func()) { go f() }

@@ -19,12 +19,6 @@ import (
 
 var errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 
-// answeredError is an error that a server answered with.
-type answeredError string
-
-func (e answeredError) Error() string { return string(e) }
-func (answeredError) RedisError()     {}
-
 // callAt is a call that is over, in times since the test began.
 type callAt struct {
 	sent, over time.Duration
@@ -64,8 +58,8 @@ func TestBreakerOpens(t *testing.T) {
 		"a connection that hangs among others": {[]callAt{{4 * s, 4100 * ms, nil}, {0, 5 * s, io.EOF}}, false},
 		"silence since an answer":              {[]callAt{{0, 2 * s, io.EOF}, {2500 * ms, 2600 * ms, nil}, {0, 5 * s, io.EOF}}, false},
 		"answers out of order":                 {[]callAt{{4 * s, 4100 * ms, nil}, {0, 4200 * ms, nil}, {10 * ms, 5 * s, io.EOF}}, false},
-		"an error as the answer":               {[]callAt{{0, 3 * s, io.EOF}, {0, 3 * s, answeredError("OOM")}}, false},
-		"a server that loads":                  {[]callAt{{0, 1 * ms, errRefused}, {0, 3 * s, answeredError("LOADING")}}, false},
+		"an error as the answer":               {[]callAt{{0, 3 * s, io.EOF}, {0, 3 * s, serverSays("OOM")}}, false},
+		"a server that loads":                  {[]callAt{{0, 1 * ms, errRefused}, {0, 3 * s, serverSays("LOADING")}}, false},
 		"outcomes that say nothing of it":      {gone, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,13 +120,12 @@ func TestSuspect(t *testing.T) {
 
 // faulty is a hook whose commands fail while it is down, or hang.
 type faulty struct {
+	redistest.Hook
 	down atomic.Bool
 	hang chan struct{} // not nil: commands wait for its end, and then fail
 	mu   sync.Mutex
 	got  []time.Time // when each GET came; guarded by mu
 }
-
-func (f *faulty) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (f *faulty) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
@@ -150,10 +143,6 @@ func (f *faulty) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		cmd.SetErr(errRefused)
 		return errRefused
 	}
-}
-
-func (f *faulty) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 func (f *faulty) gets() []time.Time {

@@ -110,8 +110,7 @@ func TestOldServerIsRefusedByTheFirstCallOfAnyKind(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
-			defer rdb.Close()
+			rdb := redistest.MiniClient(t)
 			var sent atomic.Int32
 			rdb.AddHook(answers(func(cmd redis.Cmder) bool {
 				if isOurs(cmd) {
@@ -162,8 +161,7 @@ func (a answers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 }
 
 func TestFirstCallsShareOneQuestion(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
-	defer rdb.Close()
+	rdb := redistest.MiniClient(t)
 	var asked atomic.Int32
 	gate, began := make(chan struct{}), make(chan struct{}, 1)
 	rdb.AddHook(&ourHook{process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {

@@ -20,9 +20,6 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 var echo = NewScript("echo", `redis.call('SET', KEYS[1], ARGV[1], 'PX', 60000)
 return {tonumber(ARGV[1])}`)
 
-// words answers with strings, too.
-var words = NewScript("words", `return {7, 'seven', KEYS[1]}`)
-
 func echoed(key string, n int) *Call { return New(echo, 1, key, n) }
 
 // wantEcho checks the outcome of an echo.

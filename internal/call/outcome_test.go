@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -43,97 +41,75 @@ var ways = map[string]func(c *Client, n int) []error{
 	},
 }
 
-func eachWay(t *testing.T, hook *ourHook, check func(t *testing.T, err error)) {
-	for name, way := range ways {
-		t.Run(name, func(t *testing.T) {
-			rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
-			t.Cleanup(func() { _ = rdb.Close() })
-			c := newReady(t, rdb)
-			rdb.AddHook(hook)
-			for _, err := range way(c, 5) {
-				check(t, err)
-			}
-		})
+// touch reads the arguments of commands, as their sending does.
+func touch(cmds ...redis.Cmder) {
+	for _, cmd := range cmds {
+		_ = cmd.Args()
 	}
 }
 
-func TestCallThatAHookStoppedIsNoReply(t *testing.T) {
-	eachWay(t, &ourHook{
-		process:  func(context.Context, redis.Cmder, redis.ProcessHook) error { return errOpen },
-		pipeline: func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return errOpen },
-	}, func(t *testing.T, err error) {
-		if !errors.Is(err, errOpen) || !errors.Is(err, ErrNotSent) || Classify(err) != NotNow {
-			t.Errorf("%v, class %v; want the hook's error, unsent", err, Classify(err))
-		}
-	})
-}
-
-func TestCallThatAHookSwallowedIsNoReply(t *testing.T) {
-	eachWay(t, &ourHook{
-		process:  func(context.Context, redis.Cmder, redis.ProcessHook) error { return nil },
-		pipeline: func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return nil },
-	}, func(t *testing.T, err error) {
-		redistest.Check(t, errors.Is(err, ErrNotSent) && Classify(err) == NotNow, "%v, class %v; want an error that says unsent", err, Classify(err))
-	})
-}
-
-func TestErrorThatAHookSwallowedIsUnknown(t *testing.T) {
-	eachWay(t, &ourHook{
-		process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			_, _ = cmd.Args(), next
-			return nil
-		},
-		pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
-			for _, cmd := range cmds {
-				_ = cmd.Args()
-			}
-			return nil
-		},
-	}, func(t *testing.T, err error) {
-		if err == nil || errors.Is(err, ErrNotSent) || Classify(err) != Unknown {
-			t.Errorf("%v, class %v; want an error that is unknown", err, Classify(err))
-		}
-	})
-}
-
-// An answer to another call of the pipeline is none to this one.
-func TestErrorOfAPipelineIsNoAnswerToEachCall(t *testing.T) {
-	denied := redis.ErrCrossSlot
-	eachWay(t, &ourHook{
-		process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error { return io.EOF },
-		pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
-			for _, cmd := range cmds {
-				_ = cmd.Args()
-			}
-			return denied
-		},
-	}, func(t *testing.T, err error) {
-		redistest.Check(t, err != nil && Classify(err) != Refused, "%v, class %v; want an error that is no refusal", err, Classify(err))
-	})
-}
-
-// go-redis's own documentation shows hooks that wrap errors.
-func TestErrorsThatHooksWrapAreRecognised(t *testing.T) {
+// Hooks refuse, swallow and wrap. Without a reply there is no verdict, and an answer to another call of the pipeline is
+// none to this one. go-redis's own documentation shows hooks that wrap errors.
+func TestOutcomesOfHooks(t *testing.T) {
 	wrap := func(err error) error {
 		if err != nil {
 			err = fmt.Errorf("traced: %w", err)
 		}
 		return err
 	}
-	eachWay(t, &ourHook{
-		process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error { return wrap(next(ctx, cmd)) },
-		pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
-			err := wrap(next(ctx, cmds))
-			for _, cmd := range cmds {
-				cmd.SetErr(wrap(cmd.Err()))
-			}
-			return err
-		},
-	}, func(t *testing.T, err error) {
-		redistest.Check(t, err == nil, "a server that has no scripts yet: %v", err)
-	})
+	for name, c := range map[string]struct {
+		hook ourHook
+		want func(err error) bool
+	}{
+		"stops": {ourHook{
+			process:  func(context.Context, redis.Cmder, redis.ProcessHook) error { return errOpen },
+			pipeline: func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return errOpen },
+		}, func(err error) bool {
+			return errors.Is(err, errOpen) && errors.Is(err, ErrNotSent) && Classify(err) == NotNow
+		}},
+		"swallows the call": {ourHook{
+			process:  func(context.Context, redis.Cmder, redis.ProcessHook) error { return nil },
+			pipeline: func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return nil },
+		}, func(err error) bool { return errors.Is(err, ErrNotSent) && Classify(err) == NotNow }},
+		"swallows the error": {ourHook{
+			process: func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error { touch(cmd); return nil },
+			pipeline: func(_ context.Context, cmds []redis.Cmder, _ redis.ProcessPipelineHook) error {
+				touch(cmds...)
+				return nil
+			},
+		}, func(err error) bool { return err != nil && !errors.Is(err, ErrNotSent) && Classify(err) == Unknown }},
+		"has an answer to another call": {ourHook{
+			process: func(context.Context, redis.Cmder, redis.ProcessHook) error { return io.EOF },
+			pipeline: func(_ context.Context, cmds []redis.Cmder, _ redis.ProcessPipelineHook) error {
+				touch(cmds...)
+				return redis.ErrCrossSlot
+			},
+		}, func(err error) bool { return err != nil && Classify(err) != Refused }},
+		"wraps": {ourHook{
+			process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error { return wrap(next(ctx, cmd)) },
+			pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+				err := wrap(next(ctx, cmds))
+				for _, cmd := range cmds {
+					cmd.SetErr(wrap(cmd.Err()))
+				}
+				return err
+			},
+		}, func(err error) bool { return err == nil }}, // from a server that has no scripts yet
+	} {
+		for by, way := range ways {
+			t.Run(name+", "+by, func(t *testing.T) {
+				rdb := redistest.MiniClient(t)
+				client := newReady(t, rdb)
+				rdb.AddHook(&c.hook)
+				for _, err := range way(client, 5) {
+					redistest.Check(t, c.want(err), "%v, class %v", err, Classify(err))
+				}
+			})
+		}
+	}
 }
 
+// serverSays is an error that a server answered with.
 type serverSays string
 
 func (e serverSays) Error() string { return string(e) }
@@ -178,7 +154,7 @@ func TestClasses(t *testing.T) {
 func TestClosedClientIsToldApart(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
-			rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
+			rdb := redistest.MiniClient(t)
 			c := newReady(t, rdb)
 			_ = rdb.Close()
 			for _, err := range way(c, 3) {
@@ -228,34 +204,6 @@ func TestScriptsForgottenWhileTheyAreTaught(t *testing.T) {
 	for i, err := range ways["together"](c, 6) {
 		redistest.Check(t, err == nil, "call %d: %v", i, err)
 	}
-}
-
-func TestStringsOfAReply(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, target redistest.Target) {
-		c := newReady(t, target.Client(t))
-		key := redistest.Name(t)
-		var all sync.WaitGroup
-		for range 40 { // alone and together
-			all.Go(func() {
-				one := New(words, 1, key).WithText()
-				reply, err := c.Do(t.Context(), one)
-				if err != nil || len(reply) != 1 || reply[0] != 7 || len(one.Text) != 2 || one.Text[1] != key {
-					t.Errorf("%v %q, %v; want 7, seven and %s", reply, one.Text, err, key)
-				}
-			})
-		}
-		all.Wait()
-	})
-}
-
-func TestTimeOfEachServer(t *testing.T) {
-	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
-		c := redistest.Must(NewClient(target.Client(t)))(t)
-		us, err := c.Time(t.Context(), "leasehold:{"+redistest.Name(t)+"}")
-		shown := time.UnixMicro(us)
-		redistest.Check(t, err == nil && time.Since(shown).Abs() <= time.Minute, "the clock showed %v, %v; want about now", shown, err)
-		redistest.Check(t, c.checked.Load(), "the version is not known to be supported")
-	})
 }
 
 // deaf is a connection that ends without a reply once a script was written to it.

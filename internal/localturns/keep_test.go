@@ -2,10 +2,11 @@ package localturns
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/keys"
@@ -14,37 +15,34 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
+// newManager makes a manager of locks, or of permits. It is closed when the test ends.
+func newManager(t *testing.T, rdb redis.UniversalClient, kind keys.Kind, cfg lease.Config) *lease.Manager {
+	cfg.Package, cfg.Family = "mutex", keys.Family{Kind: kind, Name: "n"}
+	cfg.Protocol = permits.Family{Family: cfg.Family, Fenced: kind == keys.Mutex, Keeps: cfg.Keeps}
+	m := redistest.Must(lease.New(rdb, cfg))(t)
+	t.Cleanup(func() { redistest.NoError(t, m.Close(context.Background())) })
+	return m
+}
+
 // keeping runs fn with a handle that keeps locks for a second, in a bubble.
 func keeping(t *testing.T, fn func(t *testing.T, h *Handle, m *lease.Manager)) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Bubble(t)
-		family := keys.Family{Kind: keys.Mutex, Name: "locks"}
-		m, err := lease.New(client(), lease.Config{
-			Package: "mutex", Family: family, Protocol: permits.Family{Family: family, Fenced: true, Keeps: true}, TTL: 5 * time.Second, Keeps: true,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := newManager(t, client(), keys.Mutex, lease.Config{TTL: 5 * time.Second, Keeps: true})
 		h := New(m, Config{KeepFor: time.Second})
+		defer h.StopKeeping()
 		fn(t, h, m)
-		h.StopKeeping()
-		if err := m.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
 	})
 }
+
+var attempt = lease.Attempt{Op: "lock", Key: "k", Permits: 1, Limit: 1, Wait: true}
 
 // turn takes the lock of the key "k" and gives it back.
 func turn(t *testing.T, h *Handle) {
 	t.Helper()
-	taken, err := h.Acquire(t.Context(), lease.Attempt{Op: "lock", Key: "k", Permits: 1, Limit: 1, Wait: true}, new(lease.Lease))
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := redistest.Must(h.Acquire(t.Context(), attempt, new(lease.Lease)))(t)
 	time.Sleep(time.Microsecond) // a token is not ahead of the clock
-	if err := taken.Release("unlock"); err != nil {
-		t.Fatal(err)
-	}
+	redistest.WantErr(t, taken.Release("unlock"))
 }
 
 // The clock of the moment decides whether a turn begins on a lease that rests, whatever the timer
@@ -76,14 +74,12 @@ func TestNoTurnBeginsAfterKeepFor(t *testing.T) {
 func TestLeaseThatWasFoundEndedEndsTheRestOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := redistest.Bubble(t)
-		family := keys.Family{Kind: keys.Semaphore, Name: "permits"}
-		m := redistest.Must(lease.New(client(), lease.Config{
-			Package: "semaphore", Family: family, Protocol: permits.Family{Family: family, Keeps: true}, TTL: 5 * time.Second, Keeps: true,
-		}))(t)
+		m := newManager(t, client(), keys.Semaphore, lease.Config{TTL: 5 * time.Second, Keeps: true})
 		h := New(m, Config{KeepFor: time.Second})
 		var turns []*Turn
 		for range 2 {
-			a := lease.Attempt{Op: "acquire", Key: "k", Permits: 1, Limit: 2, Wait: true}
+			a := attempt
+			a.Limit = 2
 			turns = append(turns, redistest.Must(h.Acquire(t.Context(), a, new(lease.Lease)))(t))
 		}
 		for _, one := range turns {
@@ -96,12 +92,9 @@ func TestLeaseThatWasFoundEndedEndsTheRestOfOthers(t *testing.T) {
 		_ = redistest.ErrorOf(turns[1].visit.lease.RenewAndCount(true))
 		next := d.lines[0].resume(t.Context(), "acquire")
 		d.mu.Unlock()
-		if next == nil || next.visit != turns[0].visit {
-			t.Fatal("no turn began on the lease that nobody knows to have ended")
-		}
+		redistest.CheckNow(t, next != nil && next.visit == turns[0].visit, "no turn began on the lease that nobody knows to have ended")
 		synctest.Wait()
 		redistest.WantErr(t, next.Release("release"), leasehold.ErrLost)
-		redistest.WantErr(t, m.Close(t.Context()))
 	})
 }
 
@@ -111,10 +104,7 @@ func TestAcquisitionFromMemoryLooksForClose(t *testing.T) {
 		turn(t, h)
 		synctest.Wait()
 		m.Refuse() // what Close begins with; the lease still rests
-		_, err := h.Acquire(t.Context(), lease.Attempt{Op: "lock", Key: "k", Permits: 1, Limit: 1, Wait: true}, new(lease.Lease))
-		if !errors.Is(err, leasehold.ErrClosed) {
-			t.Errorf("Acquire: %v; want ErrClosed", err)
-		}
+		redistest.WantErr(t, redistest.ErrorOf(h.Acquire(t.Context(), attempt, new(lease.Lease))), leasehold.ErrClosed)
 	})
 }
 
@@ -126,11 +116,7 @@ func TestLeasesOfEarlierEntersGoBackIfARecallWasMissed(t *testing.T) {
 	early := time.Now()
 	d.kept.heard = early
 	v := &visit{line: &line{desk: d}, grant: lease.Grant{Sent: early, Keepable: true}}
-	if !d.mayRest(v, early) {
-		t.Fatal("the lease may not rest")
-	}
+	redistest.CheckNow(t, d.mayRest(v, early), "the lease may not rest")
 	d.kept.recalledAt = early.Add(time.Millisecond - 1)
-	if d.mayRest(v, early) {
-		t.Error("a lease of an enter that was sent before the recall came may rest")
-	}
+	redistest.Check(t, !d.mayRest(v, early), "a lease of an enter that was sent before the recall came may rest")
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
-	"github.com/leasehold-go/leasehold/internal/permits"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -16,11 +15,7 @@ import (
 func TestFirstTurnDoesNotBeginAfterLocalFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Bubble(t)
-		family := keys.Family{Kind: keys.Mutex, Name: "locks"}
-		m, err := lease.New(client(), lease.Config{Package: "mutex", Family: family, Protocol: permits.Family{Family: family, Fenced: true}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := newManager(t, client(), keys.Mutex, lease.Config{})
 		for key, c := range map[string]struct {
 			heldUp time.Duration
 			begins bool
@@ -28,20 +23,11 @@ func TestFirstTurnDoesNotBeginAfterLocalFor(t *testing.T) {
 			ln := &line{desk: &desk{h: &Handle{m: m, cfg: Config{LocalFor: time.Second}}}}
 			v := &visit{line: ln, lease: new(lease.Lease)}
 			a := lease.Attempt{Op: "lock", Key: key, Permits: 1, Limit: 1, Turns: v}
-			if _, err := m.Acquire(t.Context(), a, v.lease); err != nil {
-				t.Fatal(err)
-			}
-			if !ln.admit(v, false) {
-				t.Fatal("the lease has ended")
-			}
+			redistest.WantErr(t, redistest.ErrorOf(m.Acquire(t.Context(), a, v.lease)))
+			redistest.CheckNow(t, ln.admit(v, false), "the lease has ended")
 			ln.push(&Turn{line: ln})
 			time.Sleep(c.heldUp)
-			if begins := ln.pass(v); begins != c.begins {
-				t.Errorf("%s: the turn begins: %v; want %v", key, begins, c.begins)
-			}
-		}
-		if err := m.Close(t.Context()); err != nil {
-			t.Error(err)
+			redistest.Expect(t, ln.pass(v), c.begins, "%s: the turn begins: %v", key)
 		}
 	})
 }
@@ -71,9 +57,7 @@ func TestCancelExcessCountsLivePlaces(t *testing.T) {
 					live++
 				}
 			}
-			if live != c.want {
-				t.Errorf("%d live places are left, want %d", live, c.want)
-			}
+			redistest.Expect(t, live, c.want, "%d live places are left")
 		})
 	}
 }

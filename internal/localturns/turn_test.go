@@ -2,7 +2,7 @@ package localturns
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,7 +12,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/nested"
-	"github.com/leasehold-go/leasehold/internal/permits"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -41,20 +40,12 @@ func (o *endings) Observe(e leasehold.Event) {
 func TestTurnEndsInTheStepOfItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := redistest.Bubble(t)
-		family := keys.Family{Kind: keys.Mutex, Name: "locks"}
 		var told endings
-		m, err := lease.New(client(), lease.Config{
-			Package: "mutex", Family: family, Protocol: permits.Family{Family: family, Fenced: true}, TTL: time.Second, Observer: &told,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := newManager(t, client(), keys.Mutex, lease.Config{TTL: time.Second, Observer: &told})
 		for name, end := range map[string]func(t *testing.T, turn *Turn){
 			"Extend": func(t *testing.T, turn *Turn) {
 				server.FlushAll()
-				if err := turn.Extend(t.Context(), time.Second); !errors.Is(err, leasehold.ErrLost) {
-					t.Errorf("Extend: %v; want ErrLost", err)
-				}
+				redistest.WantErr(t, turn.Extend(t.Context(), time.Second), leasehold.ErrLost)
 			},
 			"the deadline": func(t *testing.T, turn *Turn) {
 				server.SetError("LOADING it restarts")
@@ -66,34 +57,21 @@ func TestTurnEndsInTheStepOfItsLease(t *testing.T) {
 			ln := &line{desk: &desk{h: &Handle{m: m, cfg: Config{LocalFor: time.Second / 2}}, key: name}, name: lineName{permits: 1, limit: 1}, most: 1}
 			v := &visit{line: ln, lease: new(lease.Lease)}
 			a := lease.Attempt{Op: "lock", Key: name, Permits: 1, Limit: 1, Parent: context.Background(), Turns: deaf{}}
-			if _, err := m.Acquire(t.Context(), a, v.lease); err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, redistest.ErrorOf(m.Acquire(t.Context(), a, v.lease)))
 			ln.admit(v, true)
 			asked := &Turn{line: ln, parent: nested.Hold{Context: t.Context()}, handed: true}
 			asked.begin(v, time.Now())
 			ctx := asked.Context()
 			end(t, asked)
-			if !errors.Is(context.Cause(ctx), leasehold.ErrLost) {
-				t.Errorf("%s: the turn's Context ended by %v; want ErrLost", name, context.Cause(ctx))
-			}
+			redistest.WantErr(t, context.Cause(ctx), leasehold.ErrLost)
 			told.outcomes = nil
-			if err := asked.Release("unlock"); !errors.Is(err, leasehold.ErrLost) {
-				t.Errorf("%s: Release says %v; want ErrLost", name, err)
-			}
-			if len(told.outcomes) > 1 || told.outcomes[0] != leasehold.OutcomeLost {
-				t.Errorf("%s: the Observer was told %v; want that the turn was lost", name, told.outcomes)
-			}
+			redistest.WantErr(t, asked.Release("unlock"), leasehold.ErrLost)
+			redistest.Check(t, slices.Equal(told.outcomes, []string{leasehold.OutcomeLost}), "%s: the Observer was told %v", name, told.outcomes)
 			// A Context that is asked for after the end has ended.
 			unasked := &Turn{line: ln, parent: nested.Hold{Context: t.Context()}}
 			v.over = false
 			unasked.begin(v, time.Now())
-			if unasked.Context().Err() == nil {
-				t.Errorf("%s: a Context that was made after the end of the lease has not ended", name)
-			}
-		}
-		if err := m.Close(t.Context()); err != nil {
-			t.Error(err)
+			redistest.Check(t, unasked.Context().Err() != nil, "%s: a Context that was made after the end of the lease has not ended", name)
 		}
 	})
 }

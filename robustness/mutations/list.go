@@ -201,7 +201,7 @@ var client = []mutation{
 		"if !returned {", "if !returned && false {"),
 	cutOnServers("hooks: a leave is repeated if its caller was ended", "internal/lease/release.go", "./internal/tests/faults/mutex", "TestHookThatEndsItsCaller",
 		"defer func() { l.a.onLeft(c, ints, err) }()\n\t\t\tints, err = l.send(c)\n", "ints, err = l.send(c)\n\t\t\tl.a.onLeft(c, ints, err)\n"),
-	cut("wrapped errors are classified", "internal/call/errors.go", callTests, "TestErrorsThatHooksWrap",
+	cut("wrapped errors are classified", "internal/call/errors.go", callTests, "TestOutcomesOfHooks",
 		"if !errors.As(err, &answered) {\n\t\treturn \"\"", "if answered, _ = err.(redis.Error); answered == nil {\n\t\treturn \"\""),
 	cutOnServers("refused leaves are repeated", "internal/life/leaving.go", "./internal/tests/faults/semaphore", "TestRefusedLeaves",
 		"case NotSent, Unanswered, Refused, Foreign:", "case NotSent, Unanswered, Foreign:"),

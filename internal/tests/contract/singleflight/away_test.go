@@ -138,7 +138,6 @@ func TestObserverIsToldOfCallsThatRedisAbsenceMadeFail(t *testing.T) {
 		// Redis answers the look-up, and is away when the permit is asked for.
 		wire.CutOff("enter")
 		redistest.WantErr(f, fetch(f, f.Context(), g, "new", never(f)).failed(), leasehold.ErrUnavailable)
-		synctest.Wait()
 		if want++; len(told) != want {
 			f.Errorf("told of %d calls, want %d", len(told), want)
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -14,24 +13,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
-
-// A Put is what callers get that come after it; a load that was under way hands its
-// result to its own callers, and does not store it.
-func TestPutStandsAgainstALoadUnderWay(t *testing.T) {
-	each(t, func(f *fixture) {
-		g, other := f.two()
-		old, l, _ := f.loading(g, "k")
-		redistest.WantErr(f, other.Put(f.Context(), "k", "put"))
-		for _, of := range []*singleflight.Group[string]{g, other} {
-			wantStored(f, of, "k", "put")
-		}
-		l.returns("loaded")
-		old.wantValue("loaded")
-		fetch(f, f.Context(), g, "k", never(f)).want("put", singleflight.Cached)
-		redistest.WantErr(f, g.Put(f.Context(), "k", "later"))
-		fetch(f, f.Context(), other, "k", never(f)).wantValue("later")
-	})
-}
 
 // A value that may not be stored ends what was cached, and Put says so.
 func TestPutThatIsNotStored(t *testing.T) {
@@ -103,57 +84,6 @@ func TestVersionsOfATypeSideBySide(t *testing.T) {
 		}
 		sa, sb := ga.Stats(), gb.Stats()
 		redistest.Check(f, sa.Loads == 1 && sb.Loads == 1 && sa.Undecodable+sb.Undecodable == 0, "%+v, %+v", sa, sb)
-	})
-}
-
-// Invalidate drops values, ErrNotFound and remembered failures, of several keys, and nothing of other keys.
-func TestInvalidate(t *testing.T) {
-	each(t, func(f *fixture) {
-		g, other := f.two(func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute })
-		for range 2 {
-			fetch(f, f.Context(), g, "value", gives("1")).got()
-			fetch(f, f.Context(), g, "stays", gives("1")).got()
-			fetch(f, f.Context(), g, "nothing", fails(singleflight.ErrNotFound)).failed()
-			fetch(f, f.Context(), g, "failure", fails(errors.New("boom"))).failed()
-			fetch(f, f.Context(), other, "nothing", never(f)).failed()
-			fetch(f, f.Context(), other, "failure", never(f)).failed()
-			redistest.WantErr(f, other.Invalidate(f.Context(), "value", "nothing", "failure", "value", "unknown"))
-			for _, key := range []string{"value", "nothing", "failure"} {
-				fetch(f, f.Context(), g, key, gives("2")).want("2", singleflight.Loaded)
-			}
-			fetch(f, f.Context(), other, "stays", never(f)).got()
-			redistest.WantErr(f, g.Invalidate(f.Context(), "value", "nothing", "failure"))
-		}
-	})
-}
-
-// A failure of an invalidated load is not remembered, and several invalidated loads of a key run beside each other.
-func TestSeveralInvalidatedLoads(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		o := newOrigin(f)
-		var firsts, waiters []*pending[string]
-		var loads []*loading
-		for range 3 {
-			g, other := f.two(func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute })
-			firsts = append(firsts, fetch(f, f.Context(), g, "k", o.load))
-			loads = append(loads, o.next(f))
-			waiters = append(waiters, fetch(f, f.Context(), other, "k", o.load))
-			synctest.Wait()
-			redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
-		}
-		time.Sleep(time.Minute)
-		loads[1].fails(errors.New("boom"))
-		redistest.WantText(f, firsts[1].failed(), "boom")
-		redistest.WantText(f, waiters[1].failed(), "boom")
-		loads[2].returns("2")
-		loads[0].returns("0")
-		for i, want := range map[int]string{0: "0", 2: "2"} {
-			a, b := firsts[i].got(), waiters[i].got()
-			redistest.Check(f, a.Value == want && b.Value == want, "load %d: %+v, %+v", i, a, b)
-		}
-		g, _ := f.open()
-		s := inspect(f, g, "k")
-		redistest.Check(f, !s.Cached && s.Failure == "" && s.Invalidated == 0, "%+v", s)
 	})
 }
 

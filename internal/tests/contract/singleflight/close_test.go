@@ -2,6 +2,7 @@ package singleflight
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,26 +51,28 @@ func TestAfterClose(t *testing.T) {
 	})
 }
 
-// Close waits for loaders, no longer than its ctx; what is left ends by itself.
+// Close and Shutdown wait for loaders, no longer than their ctx; what is left ends by itself. When its ctx ends,
+// Shutdown is a Close.
 func TestCloseIsBoundedByItsCtx(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, other := f.two()
-		o := newOrigin(f)
-		first := fetch(f, f.Context(), g, "k", o.load) // ignores its ctx
-		l := o.next(f)
-		ctx := f.within(3 * time.Second)
-		began := time.Now()
-		err := g.Close(ctx)
-		redistest.WantErr(f, err, context.DeadlineExceeded)
-		redistest.WantText(f, err, "singleflight: close "+f.Family, "loader")
-		redistest.WantNot(f, err, leasehold.ErrUnavailable)
-		redistest.Expect(f, time.Since(began), 3*time.Second, "Close took %v")
-		redistest.WantErr(f, first.failed(), leasehold.ErrClosed)
-		redistest.Expect(f, fetch(f, f.Context(), other, "k", gives("new")).got().Source, singleflight.Loaded, "it came from %v")
-		l.returns("old")
-		redistest.NoError(f, g.Close(f.Context()))
-		wantStored(f, other, "k", "new")
-	})
+	for op, end := range map[string]func(*singleflight.Group[string], context.Context) error{
+		"close": (*singleflight.Group[string]).Close, "shutdown": (*singleflight.Group[string]).Shutdown,
+	} {
+		subBubble(t, op, func(f *fixture) {
+			g, other := f.two()
+			first, l, _ := f.loading(g, "k") // ignores its ctx
+			began := time.Now()
+			err := end(g, f.within(3*time.Second))
+			redistest.WantErr(f, err, context.DeadlineExceeded, redistest.Not(leasehold.ErrUnavailable), redistest.Says("singleflight: close "+f.Family, "loader"))
+			redistest.Expect(f, time.Since(began), 3*time.Second, "it took %v")
+			redistest.WantErr(f, first.failed(), leasehold.ErrClosed)
+			redistest.Get(f, "the end of the load's ctx", l.ctx.Done())
+			redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrClosed)
+			fetch(f, f.Context(), other, "k", gives("new")).want("new", singleflight.Loaded)
+			l.returns("old")
+			redistest.NoError(f, g.Close(f.Context()))
+			wantStored(f, other, "k", "new")
+		})
+	}
 }
 
 // Nothing is sent any more once Close has returned, whatever state loads were in.
@@ -86,17 +89,9 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 			w.Heal()
 		},
 	} {
-		for _, many := range []bool{false, true} {
-			name := what
-			if many {
-				name += ", MaxLoads"
-			}
-			subBubble(t, name, func(f *fixture) {
-				g, wire := f.open(func(c *singleflight.Config[string]) {
-					if many {
-						c.MaxLoads = 3
-					}
-				})
+		for _, most := range []int{0, 3} {
+			subBubble(t, fmt.Sprint(what, ", MaxLoads ", most), func(f *fixture) {
+				g, wire := f.open(maxLoads(most))
 				first, l, _ := f.loading(g, "k")
 				put(f, wire)
 				closed := make(chan error, 1)
@@ -109,7 +104,7 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				redistest.Expect(f, wire.Sent()-sent, 0, "%d commands were sent after Close had returned")
-				redistest.Expect(f, f.RDB.ZCard(f.Context(), f.Part("k", "holders")).Val(), 0, "the lease is held yet")
+				redistest.Check(f, f.freed("k"), "the lease is held yet")
 			})
 		}
 	}
@@ -197,23 +192,5 @@ func TestShutdownLetsLoadsFinish(t *testing.T) {
 		m.returns("v")
 		theirs.got()
 		fetch(f, f.Context(), other, "permit", gives("w")).got() // nothing is left of the refused call
-	})
-}
-
-// When its ctx ends, Shutdown is a Close.
-func TestShutdownIsBoundedByItsCtx(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, _ := f.open()
-		o := newOrigin(f)
-		first, l := begin(f, f.Context(), g, "k", o, o.obedient)
-		ctx := f.within(3 * time.Second)
-		began := time.Now()
-		err := redistest.Get(f, "Shutdown", shutDown(ctx, g))
-		redistest.Expect(f, time.Since(began), 3*time.Second, "it took %v")
-		redistest.WantErr(f, err, context.DeadlineExceeded)
-		redistest.WantErr(f, first.failed(), leasehold.ErrClosed)
-		redistest.Get(f, "the end of the load's ctx", l.ctx.Done())
-		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrClosed)
-		redistest.NoError(f, g.Close(f.Context()))
 	})
 }

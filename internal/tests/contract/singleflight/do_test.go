@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -54,7 +53,6 @@ func TestSourceAndAge(t *testing.T) {
 		}
 		first, l := begin(f, f.Context(), g, "k", o, o.load)
 		joins, waits := fetch(f, f.Context(), g, "k", never(f)), fetch(f, f.Context(), other, "k", never(f))
-		synctest.Wait()
 		time.Sleep(time.Second)
 		l.returns("1")
 		want(first, "1", singleflight.Loaded, 0)
@@ -110,7 +108,6 @@ func TestEachCallerGetsItsOwnValue(t *testing.T) {
 			began := make(chan struct{})
 			load := func(context.Context) ([]byte, error) { <-began; return []byte("value"), nil }
 			a, b, c := fetch(f, f.Context(), g, "k", load), fetch(f, f.Context(), g, "k", load), fetch(f, f.Context(), g, "k", load)
-			synctest.Wait()
 			close(began)
 			for _, p := range []*pending[[]byte]{a, b, c, fetch(f, f.Context(), g, "k", load)} {
 				v := p.got().Value
@@ -197,20 +194,5 @@ func TestInvalidateDuringALoad(t *testing.T) {
 			}
 			redistest.Expect(f, o.loads.Load(), 2, "%d loads")
 		}
-	})
-}
-
-// A load may take longer than the lease: that is renewed.
-func TestLoadLongerThanItsLease(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, other := f.two(lease(3 * time.Second))
-		first, l, o := f.loading(g, "k")
-		waits := fetch(f, f.Context(), other, "k", o.load)
-		time.Sleep(time.Minute)
-		redistest.CheckNow(f, !l.over(), "the load ended: %v", context.Cause(l.ctx))
-		l.returns("v")
-		first.want("v", singleflight.Loaded)
-		waits.want("v", singleflight.Shared)
-		redistest.Expect(f, o.loads.Load(), 1, "%d loads")
 	})
 }

@@ -30,9 +30,7 @@ func TestLoadersCtxHasValuesAndNoDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.WithValue(f.Context(), ctxKey{}, "first"), time.Minute)
 		defer cancel()
 		fetch(f, ctx, g, "k", o.load)
-		synctest.Wait()
 		second := fetch(f, context.WithValue(f.Context(), ctxKey{}, "second"), g, "k", o.load)
-		synctest.Wait()
 		l := o.next(f)
 		_, bounded := l.ctx.Deadline()
 		redistest.Check(f, !bounded && l.ctx.Value(ctxKey{}) == "first", "deadline %v, value %v", bounded, l.ctx.Value(ctxKey{}))
@@ -44,54 +42,6 @@ func TestLoadersCtxHasValuesAndNoDeadline(t *testing.T) {
 		second.got()
 		synctest.Wait()
 		redistest.Check(f, l.over(), "the load's ctx goes on after the load")
-	})
-}
-
-// Where the first caller has left before its loader was called, the caller that has waited
-// longest is the first: its loader, its values, its panic.
-func TestFirstCallerLeftBeforeTheLoad(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, wire := f.open()
-		o := newOrigin(f)
-		ctx, cancel := context.WithCancel(f.Context())
-		wire.Stall("load enter")
-		first := fetch(f, ctx, g, "k", never(f))
-		synctest.Wait()
-		second := fetch(f, context.WithValue(f.Context(), ctxKey{}, "second"), g, "k", o.load)
-		synctest.Wait()
-		third := fetch(f, f.Context(), g, "k", never(f))
-		synctest.Wait()
-		cancel()
-		first.failed()
-		wire.Heal()
-		l := o.next(f)
-		redistest.Expect(f, l.ctx.Value(ctxKey{}), "second", "the load has the values of %v")
-		l.returns("v")
-		second.want("v", singleflight.Loaded)
-		third.want("v", singleflight.Shared)
-	})
-}
-
-// Where the last caller of the process leaves, the load goes on for one that
-// waits in another, and its result is stored.
-func TestLoadGoesOnForAnotherProcess(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, other := f.two()
-		o := newOrigin(f)
-		ctx, cancel := context.WithCancel(f.Context())
-		first, l := begin(f, ctx, g, "k", o, o.obedient)
-		waits := fetch(f, f.Context(), other, "k", never(f))
-		synctest.Wait()
-		cancel()
-		redistest.WantErr(f, first.failed(), context.Canceled)
-		time.Sleep(time.Minute)
-		redistest.CheckNow(f, !l.over(), "the load ended: %v", context.Cause(l.ctx))
-		newcomer := fetch(f, f.Context(), g, "k", never(f)) // waits for it like another process
-		synctest.Wait()
-		l.returns("v")
-		waits.want("v", singleflight.Shared)
-		newcomer.got()
-		wantStored(f, other, "k", "v")
 	})
 }
 
@@ -115,7 +65,6 @@ func TestLoadEndsWithItsLastWaiter(t *testing.T) {
 		defer leave()
 		_, l = begin(f, ctx, g, "k", o, o.obedient)
 		fetch(f, there, other, "k", never(f))
-		synctest.Wait()
 		cancel()
 		time.Sleep(20 * time.Second)
 		redistest.CheckNow(f, !l.over(), "the load ended before its last waiter")
@@ -149,7 +98,6 @@ func TestNewcomerToALoadThatEndsLoadsAnew(t *testing.T) {
 			first.failed()
 			synctest.Wait()
 			newcomer := fetch(f, f.Context(), g, "k", gives("own"))
-			synctest.Wait()
 			redistest.CheckNow(f, !l.over() && f.freed("k") == asked, "asked %v: the lease is freed: %v", asked, f.freed("k"))
 			if !asked {
 				wire.Heal()
@@ -157,8 +105,7 @@ func TestNewcomerToALoadThatEndsLoadsAnew(t *testing.T) {
 				l.returns("shared")
 				newcomer.want("shared", singleflight.Shared)
 			} else {
-				l.fails(errors.New("boom"))
-				synctest.Wait()
+				l.fails(boom)
 				newcomer.want("own", singleflight.Loaded)
 				wire.Heal()
 				synctest.Wait()
@@ -182,13 +129,33 @@ func TestCallerThatLeavesWhileItsFlightEndsLoadsNothing(t *testing.T) {
 		synctest.Wait()
 		wire.Stall("load publish")
 		l.returns("v")
-		synctest.Wait()
 		cancel()
 		redistest.WantErr(f, late.failed(), context.Canceled)
 		wire.Heal()
 		first.want("v", singleflight.Loaded)
 		synctest.Wait()
 		redistest.Expect(f, o.loads.Load(), 1, "%d loads")
+	})
+}
+
+// A caller that joins a refresh that turns out not to be this process's waits for the other,
+// although the refresh would not have.
+func TestJoiningARefreshThatIsNotGranted(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		g, other, wire := f.pair(staleFor)
+		f.stalled(g, "k")
+		o := newOrigin(f)
+		fetch(f, f.Context(), other, "k", o.load).want("old", singleflight.Stale)
+		l := o.next(f)
+		wire.Stall("load enter")
+		fetch(f, f.Context(), g, "k", never(f)).want("old", singleflight.Stale) // its refresh is under way
+		f.RDB.Del(f.Context(), f.Part("k", "value"))                            // so that there is nothing to be served
+		joins := fetch(f, f.Context(), g, "k", never(f))
+		wire.Heal()
+		synctest.Wait()
+		redistest.CheckNow(f, !joins.ended(), "%+v, %v", joins.result, joins.err)
+		l.returns("new")
+		joins.want("new", singleflight.Shared)
 	})
 }
 
@@ -204,7 +171,6 @@ func TestCallerThatIsServedWhileItsFlightEndsHasTheValueRebuilt(t *testing.T) {
 		first, l, o := f.loading(g, "k")
 		synctest.Wait()
 		late := fetch(f, f.Context(), g, "k", o.load)
-		synctest.Wait()
 		wire.Stall("load publish")
 		f.RDB.Del(f.Context(), f.Part("k", "holders")) // the lease is lost
 		l.returns("lost")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -19,21 +18,28 @@ type notHere struct{ code int }
 
 func (e *notHere) Error() string { return fmt.Sprintf("code %d", e.code) }
 
-// In its own process a loader's error is itself; elsewhere its text crosses.
+// In its own process a loader's error is itself; elsewhere its text crosses. ErrNotFound is ErrNotFound everywhere,
+// whatever wraps it.
 func TestErrorsAcrossProcesses(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, other := f.two()
-		first, l, _ := f.loading(g, "k")
-		waits := fetch(f, f.Context(), other, "k", never(f))
-		redistest.Eventually(f, "the other", func() bool { return f.Queued("k") == 1 })
-		boom := fmt.Errorf("lookup: %w", &notHere{7})
-		l.fails(boom)
-		redistest.WantErr(f, first.failed(), boom, redistest.Says("leasehold: singleflight: fetch "+f.Family+"/k: lookup: code 7"))
-		err := waits.failed()
-		var remote *singleflight.RemoteError
-		redistest.Check(f, errors.As(err, &remote) && remote.Text == "lookup: code 7" && remote.Error() == remote.Text, "%v", err)
-		redistest.WantText(f, err, "leasehold: singleflight: fetch "+f.Family+"/k: lookup: code 7")
-		redistest.WantNot(f, err, boom, singleflight.ErrNotFound, singleflight.ErrLoadTimeout, singleflight.ErrLoaderPanicked)
+		for key, cause := range map[string]error{"boom": &notHere{7}, "nothing": singleflight.ErrNotFound} {
+			first, l, _ := f.loading(g, key)
+			waits := fetch(f, f.Context(), other, key, never(f))
+			redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
+			l.fails(fmt.Errorf("lookup: %w", cause))
+			redistest.WantErr(f, first.failed(), cause, redistest.Says("leasehold: singleflight: fetch "+f.Family+"/"+key+": lookup: "+cause.Error()))
+			err := waits.failed()
+			if key == "nothing" {
+				redistest.WantErr(f, err, cause)
+				fetch(f, f.Context(), other, key, gives("v")).want("v", singleflight.Loaded)
+				continue
+			}
+			var remote *singleflight.RemoteError
+			redistest.Check(f, errors.As(err, &remote) && remote.Text == "lookup: code 7" && remote.Error() == remote.Text, "%v", err)
+			redistest.WantText(f, err, "leasehold: singleflight: fetch "+f.Family+"/boom: lookup: code 7")
+			redistest.WantNot(f, err, cause, singleflight.ErrNotFound, singleflight.ErrLoadTimeout, singleflight.ErrLoaderPanicked)
+		}
 	})
 }
 
@@ -69,59 +75,6 @@ func TestLongErrorsAreCut(t *testing.T) {
 	})
 }
 
-// ErrNotFound is ErrNotFound everywhere, whatever wraps it, and for late callers only where it is remembered.
-func TestNotFoundAcrossProcesses(t *testing.T) {
-	each(t, func(f *fixture) {
-		for _, remember := range []time.Duration{0, time.Minute} {
-			other, g, wire := f.pair(func(c *singleflight.Config[string]) { c.NotFoundTTL = remember })
-			key := remember.String()
-			first, l, _ := f.loading(g, key)
-			waits := fetch(f, f.Context(), other, key, never(f))
-			redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
-			l.fails(fmt.Errorf("users: %w", singleflight.ErrNotFound))
-			for _, p := range []*pending[string]{first, waits} {
-				redistest.WantErr(f, p.failed(), singleflight.ErrNotFound)
-			}
-			if remember == 0 {
-				fetch(f, f.Context(), other, key, gives("v")).want("v", singleflight.Loaded)
-				continue
-			}
-			gets, enters := wire.Sent("get"), wire.Sent("load enter")
-			err := fetch(f, f.Context(), other, key, never(f)).failed()
-			redistest.WantErr(f, err, singleflight.ErrNotFound)
-			remote := new(singleflight.RemoteError)
-			redistest.Check(f, !errors.As(err, &remote), "%v", err)
-			if gets, enters = wire.Sent("get")-gets, wire.Sent("load enter")-enters; gets != 1 || enters != 0 {
-				f.Errorf("a remembered ErrNotFound costs %d GETs and %d scripts", gets, enters)
-			}
-		}
-	})
-}
-
-// With ErrorTTL 0 the waiters get the failure, also one that missed the message; a later caller loads.
-func TestFailureIsSharedWithWaitersOnly(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		other, g, wire := f.pair()
-		first, l, _ := f.loading(g, "k")
-		fetch(f, f.Context(), other, "warm", gives("v")).got() // it is connected
-		wire.HoldDials()                                       // so that it can't subscribe, and misses the message
-		waits := fetch(f, f.Context(), other, "k", never(f))
-		joins := fetch(f, f.Context(), g, "k", never(f))
-		synctest.Wait()
-		l.fails(errors.New("boom"))
-		synctest.Wait()
-		redistest.Check(f, !waits.ended(), "it had a message")
-		for _, p := range []*pending[string]{first, joins, waits} {
-			redistest.WantText(f, p.failed(), "boom")
-		}
-		wire.Heal()
-		for _, h := range []*singleflight.Group[string]{g, other} {
-			fetch(f, f.Context(), h, "k", gives("v")).want("v", singleflight.Loaded)
-			redistest.WantErr(f, h.Invalidate(f.Context(), "k"))
-		}
-	})
-}
-
 // With ErrorTTL a failure is remembered that long, in the whole fleet, and no
 // longer; NotFoundTTL is for ErrNotFound alone, and as ErrorTTL where it is 0.
 func TestErrorTTL(t *testing.T) {
@@ -130,12 +83,12 @@ func TestErrorTTL(t *testing.T) {
 		errorTTL, notFound time.Duration
 		remembered         time.Duration
 	}{
-		"failure":               {errors.New("boom"), 5 * time.Second, 20 * time.Second, 5 * time.Second},
-		"failure, a part of it": {errors.New("boom"), 1, 0, time.Millisecond},
+		"failure":               {boom, 5 * time.Second, 20 * time.Second, 5 * time.Second},
+		"failure, a part of it": {boom, 1, 0, time.Millisecond},
 		"not found":             {singleflight.ErrNotFound, 5 * time.Second, 20 * time.Second, 20 * time.Second},
 		"not found as failures": {singleflight.ErrNotFound, 5 * time.Second, 0, 5 * time.Second},
 		"only not found":        {singleflight.ErrNotFound, 0, 5 * time.Second, 5 * time.Second},
-		"only not found else":   {errors.New("boom"), 0, 5 * time.Second, 0},
+		"only not found else":   {boom, 0, 5 * time.Second, 0},
 		"time-out":              {fmt.Errorf("%w", singleflight.ErrLoadTimeout), 5 * time.Second, 0, 5 * time.Second},
 	} {
 		subBubble(t, what, func(f *fixture) {
@@ -159,26 +112,4 @@ func TestErrorTTL(t *testing.T) {
 			fetch(f, f.Context(), g, "k", never(f)).want("v", singleflight.Cached)
 		})
 	}
-}
-
-// A remembered failure is kept apart from the value: what is fresh yet is
-// served, and a value that comes ends the failure.
-func TestRememberedFailureBesideAValue(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		mod := func(c *singleflight.Config[string]) {
-			c.TTL, c.StaleFor, c.ErrorTTL, c.Jitter = 10*time.Second, 10*time.Second, time.Minute, -1
-		}
-		g, _ := f.open(mod)
-		f.stalled(g, "k")
-		fetch(f, f.Context(), g, "k", fails(errors.New("boom"))).want("old", singleflight.Stale)
-		synctest.Wait()
-		s := inspect(f, g, "k")
-		redistest.CheckNow(f, s.Cached && s.Failure == "boom", "%+v", s)
-		fetch(f, f.Context(), g, "k", never(f)).want("old", singleflight.Stale)
-		time.Sleep(10 * time.Second)
-		redistest.WantText(f, fetch(f, f.Context(), g, "k", never(f)).failed(), "boom") // no longer stale, not yet to be loaded
-		time.Sleep(50 * time.Second)
-		fetch(f, f.Context(), g, "k", gives("new")).want("new", singleflight.Loaded)
-		redistest.Expect(f, inspect(f, g, "k").Failure, "", "Failure is %v")
-	})
 }

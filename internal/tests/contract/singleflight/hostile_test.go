@@ -48,9 +48,7 @@ func together[T any](f *fixture, g, other *singleflight.Group[T], key string, en
 	gate := make(chan struct{})
 	load := func(context.Context) (T, error) { <-gate; return end() }
 	first = fetch(f, f.Context(), g, key, load)
-	synctest.Wait()
 	joins, waits = fetch(f, f.Context(), g, key, load), fetch(f, f.Context(), other, key, load)
-	synctest.Wait()
 	close(gate)
 	return first, joins, waits
 }

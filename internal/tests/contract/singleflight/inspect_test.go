@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -111,8 +110,7 @@ func TestInspect(t *testing.T) {
 
 		time.Sleep(10 * time.Second)
 		want(singleflight.State{Cached: true, Age: 11 * time.Second, KeptFor: 19 * time.Second, Bytes: bytes})
-		fetch(f, f.Context(), g, key, fails(errors.New("boom"))).got()
-		synctest.Wait()
+		fetch(f, f.Context(), g, key, fails(boom)).got()
 		time.Sleep(time.Second)
 		want(singleflight.State{
 			Cached: true, Age: 12 * time.Second, KeptFor: 18 * time.Second, Bytes: bytes, Failure: "boom", FailedFor: 2 * time.Second,
@@ -207,7 +205,7 @@ func TestKeyNames(t *testing.T) {
 			fetch(f, f.Context(), g, c.key, gives("v")).got()
 			want("value", "fence")
 			redistest.Eventually(f, "the end of the TTL", func() bool { return inspect(f, g, c.key).FreshFor == 0 })
-			redistest.CheckNow(f, fetch(f, f.Context(), g, c.key, fails(errors.New("boom"))).got().Source == singleflight.Stale, "not stale")
+			redistest.CheckNow(f, fetch(f, f.Context(), g, c.key, fails(boom)).got().Source == singleflight.Stale, "not stale")
 			redistest.Eventually(f, "the failure", func() bool { return inspect(f, g, c.key).Failure != "" })
 			want("value", "failure", "landed", "fence")
 			redistest.WantErr(f, g.Invalidate(f.Context(), c.key))
@@ -246,7 +244,6 @@ func TestHashedKeysShowNowhere(t *testing.T) {
 			c.StaleFor, c.TTL = time.Minute, time.Second
 		}
 		g, wire := f.open(hash)
-		boom := errors.New("boom")
 		var errs []error
 		try := func(err error) { errs = append(errs, err) }
 		try(fetch(f, f.Context(), g, key, fails(boom)).failed())

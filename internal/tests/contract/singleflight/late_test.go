@@ -1,13 +1,12 @@
 package singleflight
 
 import (
-	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
-	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -15,71 +14,50 @@ import (
 // caller came: a caller that joined after the answer gets it only if it holds yet. Each case
 // makes the enter of a first caller be answered, and its answer be held up.
 func TestCallerThatJoinsAfterTheAnswerAsksAgain(t *testing.T) {
-	type world struct {
-		f        *fixture
-		g, other *singleflight.Group[string]
-		w        *harness.Wire
-	}
 	for what, c := range map[string]struct {
-		put   func(x world) (first *pending[string])
-		first func(first *pending[string])
-		late  func(late *pending[string]) // where nothing was invalidated
+		others      loader // of a call of another process: while the enter is held up, or before it
+		meanwhile   bool
+		value       string
+		first, late singleflight.Source // where nothing was invalidated; 0: the failure
 	}{
-		"a value": {
-			func(x world) *pending[string] {
-				x.w.Stall("load enter")
-				first := fetch(x.f, x.f.Context(), x.g, "k", gives("own"))
-				synctest.Wait()
-				fetch(x.f, x.f.Context(), x.other, "k", gives("old")).got()
-				x.w.StallReplies("load enter")
-				x.w.Unstall()
-				return first
-			},
-			func(first *pending[string]) { first.want("old", singleflight.Cached) },
-			func(late *pending[string]) { late.want("old", singleflight.Cached) },
-		},
-		"a remembered failure": {
-			func(x world) *pending[string] {
-				fetch(x.f, x.f.Context(), x.other, "k", fails(errors.New("old"))).failed()
-				x.w.StallReplies("load enter")
-				return fetch(x.f, x.f.Context(), x.g, "k", gives("own"))
-			},
-			func(first *pending[string]) { redistest.WantText(first.t, first.failed(), "old") },
-			func(late *pending[string]) { redistest.WantText(late.t, late.failed(), "old") },
-		},
-		"the mark of large values": {
-			func(x world) *pending[string] {
-				fetch(x.f, x.f.Context(), x.other, "k", gives("far too large")).got()
-				x.w.StallReplies("load enter")
-				return fetch(x.f, x.f.Context(), x.g, "k", gives("own"))
-			},
-			func(first *pending[string]) { first.want("own", singleflight.Loaded) },
-			func(late *pending[string]) { late.want("own", singleflight.Shared) },
-		},
+		"a value":                  {gives("old"), true, "old", singleflight.Cached, singleflight.Cached},
+		"a remembered failure":     {fails(boom), false, "", 0, 0},
+		"the mark of large values": {gives("far too large"), false, "own", singleflight.Loaded, singleflight.Shared},
 	} {
 		for _, invalidated := range []bool{false, true} {
-			name := what
-			if invalidated {
-				name += ", invalidated"
-			}
-			subBubble(t, name, func(f *fixture) {
-				mod := func(c *singleflight.Config[string]) { c.ErrorTTL, c.MaxValueBytes = time.Minute, 10 }
-				g, other, wire := f.pair(mod)
+			subBubble(t, fmt.Sprint(what, ", invalidated: ", invalidated), func(f *fixture) {
+				g, other, wire := f.pair(func(c *singleflight.Config[string]) { c.ErrorTTL, c.MaxValueBytes = time.Minute, 10 })
 				fetch(f, f.Context(), g, "warm", gives("v")).got()
-				first := c.put(world{f, g, other, wire})
+				var first *pending[string]
+				if c.meanwhile {
+					wire.Stall("load enter")
+					first = fetch(f, f.Context(), g, "k", gives("own"))
+				}
+				redistest.Get(f, "the other's end", fetch(f, f.Context(), other, "k", c.others).done)
+				wire.StallReplies("load enter")
+				wire.Unstall()
+				if !c.meanwhile {
+					first = fetch(f, f.Context(), g, "k", gives("own"))
+				}
 				synctest.Wait()
 				if invalidated {
 					redistest.WantErr(f, other.Invalidate(f.Context(), "k"))
 				}
 				late := fetch(f, f.Context(), g, "k", gives("new"))
-				synctest.Wait()
 				redistest.CheckNow(f, !first.ended(), "the first one has its answer: %+v, %v", first.result, first.err)
 				wire.Heal()
-				c.first(first)
+				wants := func(p *pending[string], source singleflight.Source) {
+					if source == 0 {
+						redistest.WantText(f, p.failed(), "boom")
+					} else {
+						p.want(c.value, source)
+					}
+				}
+				wants(first, c.first)
 				if invalidated {
 					late.want("new", singleflight.Loaded)
 				} else {
-					c.late(late)
+					wants(late, c.late)
 				}
 			})
 		}

@@ -50,9 +50,7 @@ func TestLeaseIsTakenBeforeThePermit(t *testing.T) {
 		second, third := f.two(maxLoads(1), mod)
 		first, l, o := f.loading(g, "a")
 		b := fetch(f, f.Context(), second, "b", o.load)
-		synctest.Wait()
 		again := fetch(f, f.Context(), third, "b", o.load)
-		synctest.Wait()
 		for range 30 {
 			time.Sleep(time.Second)
 			s := inspect(f, g, "b")
@@ -88,9 +86,7 @@ func TestDoManyTakesOnePermit(t *testing.T) {
 		one, l := begin(f, f.Context(), other, "one", o, o.load)
 		redistest.Expect(f, f.RDB.ZCard(f.Context(), f.Part("", "holders")).Val(), 2, "%d permits are taken")
 		two := fetch(f, f.Context(), g, "two", o.load)
-		synctest.Wait()
 		three := fetch(f, f.Context(), other, "three", o.load)
-		synctest.Wait()
 		redistest.Require(f, o.loads.Load(), 1, "%d loads beside the DoMany")
 		b.gate <- struct{}{}
 		redistest.NoError(f, many.got("a", "A", "b", "B", "c", "C", "d", "D", "e", "E"))

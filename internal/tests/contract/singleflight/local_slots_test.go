@@ -1,10 +1,8 @@
 package singleflight
 
 import (
-	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -50,7 +48,6 @@ func TestRevokedLoadFreesItsSlot(t *testing.T) {
 		g, _ := f.open(maxLoads(1))
 		first, l, o := f.loading(g, "k")
 		second := fetch(f, f.Context(), g, "l", gives("v"))
-		synctest.Wait()
 		redistest.WantErr(f, g.Revoke(f.Context(), "k", inspect(f, g, "k").LoadID, "it hangs"))
 		second.want("v", singleflight.Loaded)
 		third, m := begin(f, f.Context(), g, "m", o, o.load)
@@ -75,7 +72,6 @@ func TestLoadThatWaitsForItsSlotIsOpenToAll(t *testing.T) {
 		var all []*pending[string]
 		for range 5 {
 			all = append(all, fetch(f, f.Context(), g, "y", o.load))
-			synctest.Wait()
 			time.Sleep(time.Second)
 		}
 		l.returns("X")
@@ -121,19 +117,17 @@ func TestLoadsThatWaitForASlotAskRedisAgain(t *testing.T) {
 // A caller that cannot decode what others load does not ask for that again when Redis is back.
 func TestCallerThatCannotLookAgain(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		blind := &jsonCodec{unmarshal: func() error { return errors.New("sees nothing") }}
-		g, wire := f.open(locally, maxLoads(1), func(c *singleflight.Config[string]) { c.Codec = blind })
+		g, wire := f.open(locally, maxLoads(1), blind)
 		other, _ := f.open(func(c *singleflight.Config[string]) { c.Codec = &jsonCodec{} })
 		o := newOrigin(f)
 		f.goAway(g, wire)
 		x, l := begin(f, f.Context(), g, "x", o, o.load)
 		first := fetch(f, f.Context(), g, "k", o.load)
-		synctest.Wait()
 		time.Sleep(time.Second)
 		alone := fetch(f, f.Context(), g, "k", o.load)
-		settle()
+		settleAway()
 		z := fetch(f, f.Context(), g, "z", o.load)
-		settle()
+		settleAway()
 		l.returns("x")
 		x.got()
 		o.next(f).returns("of the first")
@@ -165,7 +159,6 @@ func TestWaitsWhenRedisGoesAway(t *testing.T) {
 				o, held := newOrigin(f), newOrigin(f)
 				first, l := begin(f, f.Context(), other, "k", held, held.load)
 				waits := fetch(f, f.Context(), g, key, o.load)
-				synctest.Wait()
 				began := time.Now()
 				f.goAway(g, wire)
 				if quick {
@@ -195,7 +188,6 @@ func TestFalseAlarmEndsNoWait(t *testing.T) {
 		other, _ := f.open()
 		first, l, _ := f.loading(other, "k")
 		waits := fetch(f, f.Context(), g, "k", never(f))
-		synctest.Wait()
 		refused := false
 		wire.Fail(func(name string) error {
 			if name == "get" && !refused {

@@ -11,7 +11,7 @@ import (
 )
 
 // settle lets what is under way go on until it waits for the origin, at a Redis that is away.
-func settle() {
+func settleAway() {
 	time.Sleep(5 * time.Second)
 	synctest.Wait()
 }
@@ -19,7 +19,7 @@ func settle() {
 // wantNoLoad fails the test if another load has begun.
 func (o *origin) wantNoLoad(f *fixture) {
 	f.Helper()
-	settle()
+	settleAway()
 	redistest.CheckNow(f, len(o.began) == 0, "another load runs at the same time")
 }
 
@@ -63,7 +63,6 @@ func TestCallerThatBeganBeforeALocalLoadSharesIt(t *testing.T) {
 		o := newOrigin(f)
 		wire.StallReplies("get")
 		slow := fetch(f, f.Context(), g, "k", o.load)
-		synctest.Wait()
 		wire.Cut() // what is sent from now on fails at once
 		quick, l := begin(f, f.Context(), g, "k", o, o.load)
 		o.wantNoLoad(f) // the slow one has joined it

@@ -125,7 +125,6 @@ func TestDoManyPartial(t *testing.T) {
 		redistest.Check(f, !strings.Contains(err.Error(), f.Family+"/a"), "%v", err)
 		failed := keysError(f, err, "b", "d")
 		redistest.WantErr(f, failed["b"], singleflight.ErrNotFound)
-		boom := errors.New("boom")
 		found, err := g.DoMany(f.Context(), []string{"a", "b", "x"}, func(context.Context, []string) (map[string]string, error) {
 			return map[string]string{"b": "B"}, boom
 		})

@@ -196,7 +196,6 @@ func TestLoadWhoseCallersLoadHasLeft(t *testing.T) {
 		stays := fetch(f, f.Context(), g, "b", never(f))
 		time.Sleep(2 * time.Second)
 		l.returns("")
-		synctest.Wait()
 		o.next(f).returns("v")
 		a.want("v", singleflight.Loaded)
 		stays.want("v", singleflight.Shared)

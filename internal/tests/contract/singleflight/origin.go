@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/singleflight"
@@ -15,6 +16,9 @@ type loader = func(ctx context.Context) (string, error)
 
 // gives is a loader that returns v, and fails one that fails.
 func gives(v string) loader { return func(context.Context) (string, error) { return v, nil } }
+
+// boom is a failure of a loader.
+var boom = errors.New("boom")
 
 func fails(err error) loader { return func(context.Context) (string, error) { return "", err } }
 
@@ -28,6 +32,7 @@ func never(t testing.TB) loader {
 
 // origin is where values are loaded from: each load announces itself, and ends as the test says, or with the test.
 type origin struct {
+	t     testing.TB
 	loads atomic.Int32
 	began chan *loading
 	over  chan struct{}
@@ -35,12 +40,13 @@ type origin struct {
 
 // loading is one load that runs.
 type loading struct {
+	t    testing.TB
 	ctx  context.Context
 	ends chan func() (string, error)
 }
 
 func newOrigin(t testing.TB) *origin {
-	o := &origin{began: make(chan *loading, 1000), over: make(chan struct{})}
+	o := &origin{t: t, began: make(chan *loading, 1000), over: make(chan struct{})}
 	t.Cleanup(func() { close(o.over) })
 	return o
 }
@@ -52,7 +58,7 @@ func (o *origin) load(ctx context.Context) (string, error) { return o.loadUntil(
 func (o *origin) obedient(ctx context.Context) (string, error) { return o.loadUntil(ctx, ctx.Done()) }
 
 func (o *origin) loadUntil(ctx context.Context, end <-chan struct{}) (string, error) {
-	l := &loading{ctx: ctx, ends: make(chan func() (string, error), 1)}
+	l := &loading{t: o.t, ctx: ctx, ends: make(chan func() (string, error), 1)}
 	o.loads.Add(1)
 	o.began <- l
 	select {
@@ -73,9 +79,15 @@ func (o *origin) next(t testing.TB) *loading {
 	return redistest.Get(t, "a load to begin", o.began)
 }
 
-func (l *loading) returns(v string) { l.ends <- func() (string, error) { return v, nil } }
-func (l *loading) fails(err error)  { l.ends <- func() (string, error) { return "", err } }
-func (l *loading) does(end func())  { l.ends <- func() (string, error) { end(); return "", nil } }
+func (l *loading) returns(v string) { l.end(func() (string, error) { return v, nil }) }
+func (l *loading) fails(err error)  { l.end(func() (string, error) { return "", err }) }
+func (l *loading) does(end func())  { l.end(func() (string, error) { end(); return "", nil }) }
+
+// end lets a load end. In a bubble all comes as far as it can then.
+func (l *loading) end(how func() (string, error)) {
+	l.ends <- how
+	settle(l.t)
+}
 
 // pending is a Fetch under way.
 type pending[T any] struct {
@@ -87,7 +99,14 @@ type pending[T any] struct {
 	exited bool // it called runtime.Goexit
 }
 
-// fetch starts a Fetch.
+// settle waits, in a bubble, until all that was begun has come as far as it can.
+func settle(t testing.TB) {
+	if f, ok := t.(*fixture); ok && f.server != nil {
+		synctest.Wait()
+	}
+}
+
+// fetch starts a Fetch. In a bubble it lets it come as far as it can.
 func fetch[T any](t testing.TB, ctx context.Context, g *singleflight.Group[T], key string, load func(context.Context) (T, error)) *pending[T] {
 	p := &pending[T]{t: t, done: make(chan struct{})}
 	go func() {
@@ -101,6 +120,7 @@ func fetch[T any](t testing.TB, ctx context.Context, g *singleflight.Group[T], k
 		p.result, p.err = g.Fetch(ctx, key, load)
 		p.exited = false
 	}()
+	settle(t)
 	return p
 }
 

@@ -68,7 +68,6 @@ func TestPanicAfterItsCallerLeft(t *testing.T) {
 			ctx, cancel := context.WithCancel(f.Context())
 			first, l := begin(f, ctx, g, "k", o, o.load)
 			joins := fetch(f, f.Context(), g, "k", never(f))
-			synctest.Wait()
 			cancel()
 			first.failed()
 			l.does(way.end)
@@ -77,7 +76,6 @@ func TestPanicAfterItsCallerLeft(t *testing.T) {
 			f.stalled(g, "k")
 			log.Reset()
 			fetch(f, f.Context(), g, "k", func(context.Context) (string, error) { way.end(); return "", nil }).want("old", singleflight.Stale)
-			synctest.Wait()
 			if text := log.String(); !strings.Contains(text, way.text) || !strings.Contains(text, f.Family+"/k") ||
 				what == "panic" && !strings.Contains(text, "panic_test.go") {
 				f.Errorf("%s", text)
@@ -108,7 +106,6 @@ func TestPanicInDoMany(t *testing.T) {
 		b := newBatches()
 		waits := doMany(f, f.Context(), other, []string{"b", "a", "c"}, b)
 		joins := fetch(f, f.Context(), g, "b", never(f))
-		synctest.Wait()
 		close(gate)
 		redistest.Get(f, "the panic", done)
 		redistest.Expect(f, raised, "oh no", "%v")

@@ -2,7 +2,6 @@ package singleflight
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -49,7 +48,6 @@ func TestStaleWhileOneRebuilds(t *testing.T) {
 		fetch(f, f.Context(), other, "k", o.load).want("old", singleflight.Stale)
 		redistest.Check(f, !l.over(), "the refresh ended: %v", context.Cause(l.ctx))
 		l.returns("new")
-		synctest.Wait()
 		fetch(f, f.Context(), other, "k", o.load).want("new", singleflight.Cached)
 		redistest.Expect(f, o.loads.Load(), 1, "%d loads")
 		s := g.Stats()
@@ -73,8 +71,7 @@ func TestStaleRefreshIsNotAskedForAgainAtOnce(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		redistest.Between(f, wire.Sent("load enter"), 5, 11, "1000 stale answers within a second asked %d times")
-		l.fails(errors.New("boom"))
-		synctest.Wait()
+		l.fails(boom)
 		asked := wire.Sent("load enter")
 		for range 1000 {
 			fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale)
@@ -96,13 +93,10 @@ func TestStaleRefreshAfterTheLeaseEnds(t *testing.T) {
 		wire.Cut()
 		time.Sleep(950 * time.Millisecond)
 		fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale)
-		synctest.Wait()
 		time.Sleep(51 * time.Millisecond)
 		fetch(f, f.Context(), other, "k", gives("new")).want("old", singleflight.Stale)
-		synctest.Wait()
 		fetch(f, f.Context(), other, "k", never(f)).want("new", singleflight.Cached)
 		l.returns("too late")
-		synctest.Wait()
 	})
 }
 
@@ -124,7 +118,6 @@ func TestSoftTimeoutServesStale(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			redistest.CheckNow(f, !l.over(), "the load ended with the callers that were served")
 			l.returns("new")
-			synctest.Wait()
 			fetch(f, f.Context(), other, "k", never(f)).want("new", singleflight.Cached)
 			time.Sleep(11 * time.Second)
 			fresh := fetch(f, f.Context(), g, "k", o.obedient) // one that is loaded in time is worth the wait
@@ -147,7 +140,7 @@ func TestStaleDoesNotMaskNotFound(t *testing.T) {
 			// It is the newest that is known: the value is gone, also for a caller that would
 			// rather have that than a failure.
 			wantNothing(f, g, "k")
-			redistest.WantText(f, fetch(f, f.Context(), g, "k", fails(errors.New("boom"))).failed(), "boom")
+			redistest.WantText(f, fetch(f, f.Context(), g, "k", fails(boom)).failed(), "boom")
 			fetch(f, f.Context(), g, "k", gives("new")).want("new", singleflight.Loaded)
 		})
 	}
@@ -161,9 +154,8 @@ func TestStaleIfError(t *testing.T) {
 		f.stalled(g, "k")
 		one, l, o := f.loading(g, "k")
 		two := fetch(f, f.Context(), other, "k", never(f))
-		synctest.Wait()
 		redistest.CheckNow(f, !one.ended() && !two.ended(), "served before the load failed")
-		l.fails(errors.New("boom"))
+		l.fails(boom)
 		one.want("old", singleflight.Stale)
 		two.want("old", singleflight.Stale)
 		fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale) // the failure is remembered
@@ -173,7 +165,6 @@ func TestStaleIfError(t *testing.T) {
 		panics := fetch(f, f.Context(), g, "k", o.load)
 		l = o.next(f)
 		two = fetch(f, f.Context(), other, "k", never(f))
-		synctest.Wait()
 		l.does(func() { panic("oh") })
 		two.want("old", singleflight.Stale)
 		redistest.Get(f, "the panic", panics.done)
@@ -185,7 +176,7 @@ func TestStaleIfError(t *testing.T) {
 		s := other.Stats()
 		redistest.Check(f, s.Stale == 5 && s.Errors == 1, "%+v", s)
 		time.Sleep(50 * time.Second) // more than a minute after its TTL
-		redistest.WantText(f, fetch(f, f.Context(), g, "k", fails(errors.New("boom"))).failed(), "boom")
+		redistest.WantText(f, fetch(f, f.Context(), g, "k", fails(boom)).failed(), "boom")
 	})
 }
 
@@ -197,8 +188,8 @@ func TestStaleThatWasInvalidated(t *testing.T) {
 		f.stalled(g, "k")
 		before, l, _ := f.loading(g, "k")
 		redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
-		after := fetch(f, f.Context(), g, "k", fails(errors.New("boom")))
-		l.fails(errors.New("boom"))
+		after := fetch(f, f.Context(), g, "k", fails(boom))
+		l.fails(boom)
 		before.want("old", singleflight.Stale)
 		redistest.WantText(f, after.failed(), "boom")
 	})
@@ -283,8 +274,7 @@ func TestEarlyRefreshThatFails(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, _ := f.open(early(100), func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute })
 		f.loadFor(g, "k", 24*time.Hour)
-		fetch(f, f.Context(), g, "k", fails(errors.New("boom"))).want("1", singleflight.Cached)
-		synctest.Wait()
+		fetch(f, f.Context(), g, "k", fails(boom)).want("1", singleflight.Cached)
 		fetch(f, f.Context(), g, "k", never(f)).want("1", singleflight.Cached)
 		time.Sleep(time.Minute)
 		m, err := g.DoMany(f.Context(), []string{"k"}, newBatches().load)

@@ -3,6 +3,7 @@ package singleflight
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -50,28 +51,6 @@ func TestLoadTimeout(t *testing.T) {
 	}
 }
 
-// A loader that says "deadline exceeded" at the very moment has timed out all the
-// same. Which of the two is noticed first is a matter of chance.
-func TestLoadTimeoutIsNoDeadline(t *testing.T) {
-	t.Parallel()
-	rdb, wire := nowhere(t), &harness.Wire{Patience: clientPatience}
-	rdb.AddHook(wire)
-	wire.Cut()
-	g := group(t, rdb, locally, func(c *singleflight.Config[string]) { c.LoadTimeout = 5 * time.Millisecond })
-	for range 10 {
-		var all []*pending[string]
-		for i := range 200 {
-			all = append(all, fetch(t, t.Context(), g, strconv.Itoa(i), func(ctx context.Context) (string, error) {
-				<-ctx.Done()
-				return "", ctx.Err()
-			}))
-		}
-		for _, p := range all {
-			redistest.WantErr(t, p.failed(), singleflight.ErrLoadTimeout, redistest.Not(context.DeadlineExceeded))
-		}
-	}
-}
-
 // A loader's own deadline is the loader's error, not a time-out of ours.
 func TestLoadersOwnDeadline(t *testing.T) {
 	bubble(t, func(f *fixture) {
@@ -79,7 +58,6 @@ func TestLoadersOwnDeadline(t *testing.T) {
 		other, _ := f.open()
 		first, l, _ := f.loading(g, "k")
 		waits := fetch(f, f.Context(), other, "k", never(f))
-		synctest.Wait()
 		l.fails(context.DeadlineExceeded)
 		redistest.WantErr(f, first.failed(), context.DeadlineExceeded, redistest.Not(singleflight.ErrLoadTimeout))
 		err := waits.failed()
@@ -115,32 +93,25 @@ func TestCtxEndsWhereverACallIs(t *testing.T) {
 		},
 	} {
 		for _, many := range []bool{false, true} {
-			name := what
-			if many {
-				name += ", many"
-			}
-			subBubble(t, name, func(f *fixture) {
+			subBubble(t, fmt.Sprint(what, ", many: ", many), func(f *fixture) {
 				g, other, w := f.pair(maxLoads(1))
 				key, load := put(world{f, g, w, other, newOrigin(f)})
 				ctx, cancel := context.WithCancel(f.Context())
-				call := func() error { _, err := g.Do(ctx, key, load); return err }
-				if many {
-					call = func() error {
-						_, err := g.DoMany(ctx, []string{key}, func(ctx context.Context, keys []string) (map[string]string, error) {
-							v, err := load(ctx)
-							return map[string]string{key: v}, err
-						})
-						return err
+				call := harness.Start(f.T, func() (string, error) {
+					if !many {
+						return g.Do(ctx, key, load)
 					}
-				}
-				ended := make(chan error, 1)
-				go func() { ended <- call() }()
+					return "", redistest.ErrorOf(g.DoMany(ctx, []string{key}, func(ctx context.Context, _ []string) (map[string]string, error) {
+						v, err := load(ctx)
+						return map[string]string{key: v}, err
+					}))
+				})
 				synctest.Wait()
 				time.Sleep(100 * time.Millisecond)
 				synctest.Wait()
 				cancel()
 				began := time.Now()
-				redistest.WantErr(f, redistest.Get(f, "the call", ended), context.Canceled, redistest.Says(f.Family+"/"+key))
+				redistest.WantErr(f, call.Failed(), context.Canceled, redistest.Says(f.Family+"/"+key))
 				redistest.Expect(f, time.Since(began), 0, "it returned after %v")
 				w.Heal()
 				time.Sleep(20 * time.Second)
@@ -166,4 +137,26 @@ func TestCtxThatHasEnded(t *testing.T) {
 		}
 		redistest.Expect(f, wire.Sent(), 0, "%d commands were sent")
 	})
+}
+
+// A loader that says "deadline exceeded" at the very moment has timed out all the
+// same. Which of the two is noticed first is a matter of chance.
+func TestLoadTimeoutIsNoDeadline(t *testing.T) {
+	t.Parallel()
+	rdb, wire := nowhere(t), &harness.Wire{Patience: clientPatience}
+	rdb.AddHook(wire)
+	wire.Cut()
+	g := group(t, rdb, locally, func(c *singleflight.Config[string]) { c.LoadTimeout = 5 * time.Millisecond })
+	for range 10 {
+		var all []*pending[string]
+		for i := range 200 {
+			all = append(all, fetch(t, t.Context(), g, strconv.Itoa(i), func(ctx context.Context) (string, error) {
+				<-ctx.Done()
+				return "", ctx.Err()
+			}))
+		}
+		for _, p := range all {
+			redistest.WantErr(t, p.failed(), singleflight.ErrLoadTimeout, redistest.Not(context.DeadlineExceeded))
+		}
+	}
 }

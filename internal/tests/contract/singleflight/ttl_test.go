@@ -27,7 +27,6 @@ func TestDefaults(t *testing.T) {
 		time.Sleep(10 * time.Minute) // no LoadTimeout, and the lease is renewed
 		redistest.Check(f, !l.over() && o.loads.Load() == 1, "the load ended")
 		l.returns(strings.Repeat("x", 1<<20)) // the largest there may be
-		synctest.Wait()
 		redistest.Check(f, inspect(f, g, "loading").Cached, "Cached is false")
 		fetch(f, f.Context(), g, "large", gives(strings.Repeat("x", 1<<20+1))).got()
 		redistest.Check(f, !inspect(f, g, "large").Cached && g.Stats().TooLarge == 1, "%+v", g.Stats())
@@ -95,22 +94,6 @@ func TestValueThatTTLForForbidsToStoreIsHandedOut(t *testing.T) {
 	})
 }
 
-// A newer value that may not be stored ends the stale one that is: else that would
-// be served for as long as StaleFor says, and the newer one to nobody.
-func TestValueThatIsNotStoredEndsTheStaleOne(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, _ := f.open(func(c *singleflight.Config[string]) {
-			c.TTL, c.StaleFor = time.Second, time.Hour
-			c.TTLFor = func(_, v string) time.Duration { return map[string]time.Duration{"new": -1}[v] }
-		})
-		fetch(f, f.Context(), g, "k", gives("old")).got()
-		time.Sleep(2 * time.Second)
-		fetch(f, f.Context(), g, "k", gives("new")).want("old", singleflight.Stale)
-		synctest.Wait() // by now the newer one has been loaded
-		fetch(f, f.Context(), g, "k", gives("new")).wantValue("new")
-	})
-}
-
 // A value that is too large is returned in the process that loaded it, and logged; others load for themselves,
 // without waiting for each other, until the mark ends after a second.
 func TestTooLargeValueStaysInItsProcess(t *testing.T) {
@@ -166,5 +149,21 @@ func TestInvalidateEndsTheTooLargeMark(t *testing.T) {
 		redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
 		r := fetch(f, f.Context(), g, "k", gives("fits")).got()
 		redistest.Check(f, r.Source == singleflight.Loaded && inspect(f, g, "k").Cached, "%+v, %+v", r, inspect(f, g, "k"))
+	})
+}
+
+// A newer value that may not be stored ends the stale one that is: else that would
+// be served for as long as StaleFor says, and the newer one to nobody.
+func TestValueThatIsNotStoredEndsTheStaleOne(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		g, _ := f.open(func(c *singleflight.Config[string]) {
+			c.TTL, c.StaleFor = time.Second, time.Hour
+			c.TTLFor = func(_, v string) time.Duration { return map[string]time.Duration{"new": -1}[v] }
+		})
+		fetch(f, f.Context(), g, "k", gives("old")).got()
+		time.Sleep(2 * time.Second)
+		fetch(f, f.Context(), g, "k", gives("new")).want("old", singleflight.Stale)
+		synctest.Wait() // by now the newer one has been loaded
+		fetch(f, f.Context(), g, "k", gives("new")).wantValue("new")
 	})
 }
