@@ -105,7 +105,7 @@ func TestNewcomerToALoadThatEndsLoadsAnew(t *testing.T) {
 				l.returns("shared")
 				newcomer.want("shared", singleflight.Shared)
 			} else {
-				l.fails(boom)
+				l.fails(errBoom)
 				newcomer.want("own", singleflight.Loaded)
 				wire.Heal()
 				synctest.Wait()

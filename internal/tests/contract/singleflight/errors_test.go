@@ -83,12 +83,12 @@ func TestErrorTTL(t *testing.T) {
 		errorTTL, notFound time.Duration
 		remembered         time.Duration
 	}{
-		"failure":               {boom, 5 * time.Second, 20 * time.Second, 5 * time.Second},
-		"failure, a part of it": {boom, 1, 0, time.Millisecond},
+		"failure":               {errBoom, 5 * time.Second, 20 * time.Second, 5 * time.Second},
+		"failure, a part of it": {errBoom, 1, 0, time.Millisecond},
 		"not found":             {singleflight.ErrNotFound, 5 * time.Second, 20 * time.Second, 20 * time.Second},
 		"not found as failures": {singleflight.ErrNotFound, 5 * time.Second, 0, 5 * time.Second},
 		"only not found":        {singleflight.ErrNotFound, 0, 5 * time.Second, 5 * time.Second},
-		"only not found else":   {boom, 0, 5 * time.Second, 0},
+		"only not found else":   {errBoom, 0, 5 * time.Second, 0},
 		"time-out":              {fmt.Errorf("%w", singleflight.ErrLoadTimeout), 5 * time.Second, 0, 5 * time.Second},
 	} {
 		subBubble(t, what, func(f *fixture) {

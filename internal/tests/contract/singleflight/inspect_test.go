@@ -110,7 +110,7 @@ func TestInspect(t *testing.T) {
 
 		time.Sleep(10 * time.Second)
 		want(singleflight.State{Cached: true, Age: 11 * time.Second, KeptFor: 19 * time.Second, Bytes: bytes})
-		fetch(f, f.Context(), g, key, fails(boom)).got()
+		fetch(f, f.Context(), g, key, fails(errBoom)).got()
 		time.Sleep(time.Second)
 		want(singleflight.State{
 			Cached: true, Age: 12 * time.Second, KeptFor: 18 * time.Second, Bytes: bytes, Failure: "boom", FailedFor: 2 * time.Second,
@@ -205,7 +205,7 @@ func TestKeyNames(t *testing.T) {
 			fetch(f, f.Context(), g, c.key, gives("v")).got()
 			want("value", "fence")
 			redistest.Eventually(f, "the end of the TTL", func() bool { return inspect(f, g, c.key).FreshFor == 0 })
-			redistest.CheckNow(f, fetch(f, f.Context(), g, c.key, fails(boom)).got().Source == singleflight.Stale, "not stale")
+			redistest.CheckNow(f, fetch(f, f.Context(), g, c.key, fails(errBoom)).got().Source == singleflight.Stale, "not stale")
 			redistest.Eventually(f, "the failure", func() bool { return inspect(f, g, c.key).Failure != "" })
 			want("value", "failure", "landed", "fence")
 			redistest.WantErr(f, g.Invalidate(f.Context(), c.key))
@@ -246,14 +246,14 @@ func TestHashedKeysShowNowhere(t *testing.T) {
 		g, wire := f.open(hash)
 		var errs []error
 		try := func(err error) { errs = append(errs, err) }
-		try(fetch(f, f.Context(), g, key, fails(boom)).failed())
-		_, err := g.DoMany(f.Context(), []string{key}, func(context.Context, []string) (map[string]string, error) { return nil, boom })
+		try(fetch(f, f.Context(), g, key, fails(errBoom)).failed())
+		_, err := g.DoMany(f.Context(), []string{key}, func(context.Context, []string) (map[string]string, error) { return nil, errBoom })
 		try(err)
 		panics := fetch(f, f.Context(), g, key, func(context.Context) (string, error) { panic("oh") })
 		redistest.Get(f, "the panic", panics.done)
 		fetch(f, f.Context(), g, key, gives("short")).got()
 		time.Sleep(2 * time.Second)
-		fetch(f, f.Context(), g, key, fails(boom)).got() // stale, and its refresh fails
+		fetch(f, f.Context(), g, key, fails(errBoom)).got() // stale, and its refresh fails
 		synctest.Wait()
 		redistest.WantErr(f, g.Invalidate(f.Context(), key))
 		fetch(f, f.Context(), g, key, gives("far too long a value")).got()

@@ -21,7 +21,7 @@ func TestCallerThatJoinsAfterTheAnswerAsksAgain(t *testing.T) {
 		first, late singleflight.Source // where nothing was invalidated; 0: the failure
 	}{
 		"a value":                  {gives("old"), true, "old", singleflight.Cached, singleflight.Cached},
-		"a remembered failure":     {fails(boom), false, "", 0, 0},
+		"a remembered failure":     {fails(errBoom), false, "", 0, 0},
 		"the mark of large values": {gives("far too large"), false, "own", singleflight.Loaded, singleflight.Shared},
 	} {
 		for _, invalidated := range []bool{false, true} {

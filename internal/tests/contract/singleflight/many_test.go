@@ -126,9 +126,9 @@ func TestDoManyPartial(t *testing.T) {
 		failed := keysError(f, err, "b", "d")
 		redistest.WantErr(f, failed["b"], singleflight.ErrNotFound)
 		found, err := g.DoMany(f.Context(), []string{"a", "b", "x"}, func(context.Context, []string) (map[string]string, error) {
-			return map[string]string{"b": "B"}, boom
+			return map[string]string{"b": "B"}, errBoom
 		})
-		redistest.WantErr(f, keysError(f, err, "x")["x"], boom)
+		redistest.WantErr(f, keysError(f, err, "x")["x"], errBoom)
 		redistest.WantText(f, err, f.Family+"/x: boom")
 		redistest.Check(f, len(found) == 2 && found["a"] == "a" && found["b"] == "B", "found %v", found)
 		wantStored(f, g, "b", "B")

@@ -17,8 +17,8 @@ type loader = func(ctx context.Context) (string, error)
 // gives is a loader that returns v, and fails one that fails.
 func gives(v string) loader { return func(context.Context) (string, error) { return v, nil } }
 
-// boom is a failure of a loader.
-var boom = errors.New("boom")
+// errBoom is a failure of a loader.
+var errBoom = errors.New("boom")
 
 func fails(err error) loader { return func(context.Context) (string, error) { return "", err } }
 

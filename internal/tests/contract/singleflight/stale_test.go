@@ -71,7 +71,7 @@ func TestStaleRefreshIsNotAskedForAgainAtOnce(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		redistest.Between(f, wire.Sent("load enter"), 5, 11, "1000 stale answers within a second asked %d times")
-		l.fails(boom)
+		l.fails(errBoom)
 		asked := wire.Sent("load enter")
 		for range 1000 {
 			fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale)
@@ -140,7 +140,7 @@ func TestStaleDoesNotMaskNotFound(t *testing.T) {
 			// It is the newest that is known: the value is gone, also for a caller that would
 			// rather have that than a failure.
 			wantNothing(f, g, "k")
-			redistest.WantText(f, fetch(f, f.Context(), g, "k", fails(boom)).failed(), "boom")
+			redistest.WantText(f, fetch(f, f.Context(), g, "k", fails(errBoom)).failed(), "boom")
 			fetch(f, f.Context(), g, "k", gives("new")).want("new", singleflight.Loaded)
 		})
 	}
@@ -155,7 +155,7 @@ func TestStaleIfError(t *testing.T) {
 		one, l, o := f.loading(g, "k")
 		two := fetch(f, f.Context(), other, "k", never(f))
 		redistest.CheckNow(f, !one.ended() && !two.ended(), "served before the load failed")
-		l.fails(boom)
+		l.fails(errBoom)
 		one.want("old", singleflight.Stale)
 		two.want("old", singleflight.Stale)
 		fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale) // the failure is remembered
@@ -176,7 +176,7 @@ func TestStaleIfError(t *testing.T) {
 		s := other.Stats()
 		redistest.Check(f, s.Stale == 5 && s.Errors == 1, "%+v", s)
 		time.Sleep(50 * time.Second) // more than a minute after its TTL
-		redistest.WantText(f, fetch(f, f.Context(), g, "k", fails(boom)).failed(), "boom")
+		redistest.WantText(f, fetch(f, f.Context(), g, "k", fails(errBoom)).failed(), "boom")
 	})
 }
 
@@ -188,8 +188,8 @@ func TestStaleThatWasInvalidated(t *testing.T) {
 		f.stalled(g, "k")
 		before, l, _ := f.loading(g, "k")
 		redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
-		after := fetch(f, f.Context(), g, "k", fails(boom))
-		l.fails(boom)
+		after := fetch(f, f.Context(), g, "k", fails(errBoom))
+		l.fails(errBoom)
 		before.want("old", singleflight.Stale)
 		redistest.WantText(f, after.failed(), "boom")
 	})
@@ -274,7 +274,7 @@ func TestEarlyRefreshThatFails(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, _ := f.open(early(100), func(c *singleflight.Config[string]) { c.ErrorTTL = time.Minute })
 		f.loadFor(g, "k", 24*time.Hour)
-		fetch(f, f.Context(), g, "k", fails(boom)).want("1", singleflight.Cached)
+		fetch(f, f.Context(), g, "k", fails(errBoom)).want("1", singleflight.Cached)
 		fetch(f, f.Context(), g, "k", never(f)).want("1", singleflight.Cached)
 		time.Sleep(time.Minute)
 		m, err := g.DoMany(f.Context(), []string{"k"}, newBatches().load)

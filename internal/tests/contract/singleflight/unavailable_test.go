@@ -37,9 +37,9 @@ func TestUnavailableLoadsLocally(t *testing.T) {
 			settleAway()
 			before.returns("before")
 			holds.wantValue("before")
-			o.next(f).fails(boom)
+			o.next(f).fails(errBoom)
 			for _, p := range all {
-				redistest.WantErr(f, p.failed(), boom)
+				redistest.WantErr(f, p.failed(), errBoom)
 			}
 			redistest.Expect(f, o.loads.Load(), 2, "%d loads")
 			wire.Heal()
