@@ -37,16 +37,16 @@ type step struct {
 }
 
 var steps = []step{
-	{takes: 800 * time.Millisecond, extend: 2 * time.Second},
-	{takes: 5200 * time.Millisecond, extend: 8 * time.Second},
-	{takes: 600 * time.Millisecond, extend: 2 * time.Second},
+	{takes: 200 * time.Millisecond, extend: 2 * time.Second},
+	{takes: 3500 * time.Millisecond, extend: 5 * time.Second},
+	{takes: 200 * time.Millisecond, extend: 2 * time.Second},
 }
 
 // Both disturbances come in the long step.
 const (
-	awayAt  = time.Second             // into that step
-	awayFor = 3400 * time.Millisecond // longer than the TTL, shorter than what Extend asked for
-	killAt  = 1800 * time.Millisecond
+	awayAt  = 300 * time.Millisecond  // into that step
+	awayFor = 2500 * time.Millisecond // longer than the TTL, shorter than what Extend asked for
+	killAt  = 800 * time.Millisecond
 )
 
 // What the processes report.

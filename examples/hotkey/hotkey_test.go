@@ -18,8 +18,8 @@ import (
 )
 
 var quick = settings{
-	headless: true, servers: 3, clients: 15, ttl: 800 * time.Millisecond, staleFor: 400 * time.Millisecond,
-	load: 100 * time.Millisecond, phase: 3 * time.Second,
+	headless: true, servers: 3, clients: 15, ttl: 400 * time.Millisecond, staleFor: 200 * time.Millisecond,
+	load: 50 * time.Millisecond, phase: 1200 * time.Millisecond,
 }
 
 func TestMain(m *testing.M) { demotest.Main(m, quick.program()) }
@@ -44,7 +44,7 @@ func with(t *testing.T, set settings, test func(s *show)) {
 
 // An error does not quote the URL, which may hold a password.
 func TestNoServer(t *testing.T) {
-	t.Setenv("REDIS_URL", "redis://:secret@127.0.0.1:1/0")
+	t.Setenv("REDIS_URL", "redis://:secret@127.0.0.1:1/0?max_retries=-1")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if _, err := quick.program().Show(ctx, io.Discard); err == nil || ctx.Err() != nil || strings.Contains(err.Error(), "secret") {

@@ -86,8 +86,10 @@ func run(s *show) (problems demo.Problems) {
 	s.Print(line, "", "requests", "expiries", "loads", "at once", "stale", "waits", "memory", "p99")
 	for _, m := range modes {
 		p := s.begin(m)
-		s.crowd(s.Ctx, set.phase)
-		demo.Check(s.Ctx.Err())
+		for n := 0; n == 0 || n < 5 && p.untried() != ""; n++ { // a machine that stood still has more time
+			s.crowd(s.Ctx, set.phase)
+			demo.Check(s.Ctx.Err())
+		}
 		p.settle()
 		r := p.row()
 		s.Print(line, m, r.Requests, r.Expiries, r.Loads, r.Most, r.Stale, r.Waits, r.Memory, p.p99().Round(100*time.Microsecond))
@@ -138,7 +140,8 @@ func (s *show) begin(m mode) *phase {
 // crowd lets the clients ask for a while, each one server for the hot key, again and again.
 func (s *show) crowd(ctx context.Context, lasts time.Duration) {
 	const think = 250 * time.Millisecond
-	over := time.Now().Add(lasts)
+	until, cancel := context.WithTimeout(ctx, lasts)
+	defer cancel()
 	var all sync.WaitGroup
 	for _, server := range s.servers {
 		for range s.set.clients {
@@ -147,10 +150,7 @@ func (s *show) crowd(ctx context.Context, lasts time.Duration) {
 				for {
 					select {
 					case <-time.After(pause):
-					case <-ctx.Done():
-						return
-					}
-					if time.Now().After(over) {
+					case <-until.Done():
 						return
 					}
 					p := s.now.Load() // this request keeps to it, whatever comes meanwhile

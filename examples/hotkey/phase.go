@@ -146,6 +146,7 @@ func (p *phase) row() row {
 // verdict lists what went against the promises, and what kept them from being tried: a run
 // without expiries, or without a crowd that would have stampeded, has shown nothing.
 func (p *phase) verdict() (problems demo.Problems) {
+	untried := p.untried()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	bad := func(wrong bool, format string, args ...any) {
@@ -153,9 +154,8 @@ func (p *phase) verdict() (problems demo.Problems) {
 	}
 	t := p.tally
 	bad(p.errors > 0, "%d requests failed, such as: %s", p.errors, p.failed)
-	bad(p.answers() == 0, "no request was answered")
+	bad(untried != "", "%s", untried)
 	if p.mode == off {
-		bad(t.loads < 2*t.expiries || t.loads == 0, "%d loads in %d expiries is no stampede, so there was nothing to be prevented", t.loads, t.expiries)
 		return problems
 	}
 	bad(t.loads != t.expiries, "%d loads in %d expiries: %v", t.loads, t.expiries, t.surplus)
@@ -165,12 +165,33 @@ func (p *phase) verdict() (problems demo.Problems) {
 	unseen := t.loads - len(p.seen)
 	bad(unseen != 0 && !(p.mode == stale && unseen == 1), "the clients got the values of %d loads, of %d", len(p.seen), t.loads)
 	bad(p.overdue > 0, "%d answers had a value as fresh whose TTL was over", p.overdue)
-	bad(t.expiries < 2, "nothing expired, so nothing was tried")
-	bad(p.sources[singleflight.Cached] == 0, "nothing was served from the cache, so nothing was tried")
-	bad(p.mode == on && p.sources[singleflight.Shared] == 0, "nobody waited for another's load, so nothing was tried")
-	bad(p.mode == stale && p.sources[singleflight.Stale] == 0, "nothing was served stale, so nothing was tried")
-	bad(p.mode == near && p.sources[singleflight.Near] == 0, "nothing was served from memory, so nothing was tried")
 	return problems
+}
+
+// untried says what keeps the promises from having been tried; "" is nothing.
+func (p *phase) untried() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.tally
+	switch {
+	case p.answers() == 0:
+		return "no request was answered"
+	case p.mode == off && (t.loads < 2*t.expiries || t.loads == 0):
+		return fmt.Sprintf("%d loads in %d expiries is no stampede, so there was nothing to be prevented", t.loads, t.expiries)
+	case p.mode == off:
+		return ""
+	case t.expiries < 2:
+		return "nothing expired, so nothing was tried"
+	case p.sources[singleflight.Cached] == 0:
+		return "nothing was served from the cache, so nothing was tried"
+	case p.mode == on && p.sources[singleflight.Shared] == 0:
+		return "nobody waited for another's load, so nothing was tried"
+	case p.mode == stale && p.sources[singleflight.Stale] == 0:
+		return "nothing was served stale, so nothing was tried"
+	case p.mode == near && p.sources[singleflight.Near] == 0:
+		return "nothing was served from memory, so nothing was tried"
+	}
+	return ""
 }
 
 // tally counts loads at the origin and tells expiries apart.

@@ -88,7 +88,7 @@ func run(s *demo.Show) demo.Problems {
 	leader := next(0)
 	o := outcome{}
 	for _, what := range []string{"shut down", "cut off", "killed"} {
-		time.Sleep(leaseTTL) // so that the lease that ends is one that was renewed
+		time.Sleep(leaseTTL / 2) // so that the lease that ends is one that was renewed
 		old := leader
 		s.Say("%s is %s.", old.From, what)
 		began := time.Now()

@@ -37,7 +37,7 @@ func main() { program.Main() }
 
 const (
 	processes = 4
-	transfers = 10 // of each process
+	transfers = 4 // of each process
 	stock     = 1000
 	oneByOne  = "one by one"
 	atOnce    = "both at once"

@@ -21,7 +21,7 @@ func capExports(rdb redis.UniversalClient, exports http.Handler) (http.Handler, 
 	}
 	capped, err := httpcap.New(caps, httpcap.Config{
 		Key:  func(r *http.Request) string { return r.Header.Get("X-Tenant") },
-		Wait: 2 * time.Second, // then 429, with a Retry-After
+		Wait: time.Second, // then 429, with a Retry-After
 	})
 	if err != nil {
 		return nil, err

@@ -200,6 +200,7 @@ func TestClientThatLeftIsNotServed(t *testing.T) {
 // Over HTTP/1, net/http does not see that the client left before the body was read, so only Wait
 // ends the wait. The documentation says so.
 func TestWaitBoundsARequestWhoseBodyWasNotRead(t *testing.T) {
+	t.Parallel()
 	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
 	held := redistest.Must(caps.Acquire(t.Context(), tenant))(t)
 	refused := make(chan error, 1)

@@ -16,7 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) { redistest.MainOf(m, 8) }
 
 const tenant = captest.Tenant
 

@@ -2,11 +2,12 @@ package httpcap_test
 
 import (
 	"context"
+	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,6 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/integrations/httpcap"
 	"github.com/leasehold-go/leasehold/integrations/internal/captest"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -25,11 +27,37 @@ func behindProxy(t *testing.T) (*redistest.Proxy, *redis.Client) {
 }
 
 const (
-	// soon bounds an answer that waits for a probe of Redis at most, on a busy machine.
+	// soon bounds an answer that waits for a probe of Redis at most.
 	soon = 600 * time.Millisecond
 	// known bounds how long a semaphore takes to notice that Redis is silent, here.
 	known = 9 * time.Second
 )
+
+// onWire runs a test in a bubble, with an embedded server behind a wire.
+func onWire(t *testing.T, test func(t *testing.T, w *harness.Wire, caps *semaphore.Semaphore)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		w := &harness.Wire{Patience: 500 * time.Millisecond}
+		rdb := client(func(o *redis.Options) { o.Dialer = w.Dialer(o.Dialer) })
+		rdb.AddHook(w)
+		test(t, w, captest.New(t, rdb, semaphore.Config{Limit: 1}))
+	})
+}
+
+// ask has a request answered without a network.
+func ask(t *testing.T, h http.Handler) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	return w
+}
+
+func wantAnswer(t *testing.T, h http.Handler, want int, within time.Duration) {
+	t.Helper()
+	began := time.Now()
+	redistest.Require(t, ask(t, h).Code, want, "status %d")
+	redistest.AtMost(t, time.Since(began), within, "the answer took %v")
+}
 
 // A finished answer does not wait for a Release that Redis does not confirm.
 func TestAnswerLeavesWhileRedisHangs(t *testing.T) {
@@ -52,64 +80,55 @@ func TestAnswerLeavesWhileRedisHangs(t *testing.T) {
 }
 
 func TestHungRedisIs503AndThenKnown(t *testing.T) {
-	t.Parallel()
-	p, rdb := behindProxy(t)
-	caps := captest.New(t, rdb, semaphore.Config{Limit: 1})
-	url := serve(t, capped(t, caps, httpcap.Config{}, func(http.ResponseWriter, *http.Request) {}))
-	wantStatus(t, url, http.StatusOK)
-	p.Cut(true, true)
-	if a := wantStatus(t, url, http.StatusServiceUnavailable); a.took > known {
-		t.Errorf("the first answer took %v; want at most %v", a.took, known)
-	}
-	for range 20 {
-		if a := wantStatus(t, url, http.StatusServiceUnavailable); a.took > soon {
-			t.Errorf("a later answer took %v; want at most %v", a.took, soon)
+	onWire(t, func(t *testing.T, w *harness.Wire, caps *semaphore.Semaphore) {
+		h := capped(t, caps, httpcap.Config{}, func(http.ResponseWriter, *http.Request) {})
+		wantAnswer(t, h, http.StatusOK, 0)
+		w.Stall()
+		wantAnswer(t, h, http.StatusServiceUnavailable, known)
+		for range 20 {
+			wantAnswer(t, h, http.StatusServiceUnavailable, soon)
 		}
-	}
-	p.Heal()
-	// A probe at most 250 ms old may be under way; the next request sends another one.
-	redistest.Eventually(t, "a request is served again", func() bool { return get(t.Context(), url).StatusCode == http.StatusOK })
-	for range 5 {
-		wantStatus(t, url, http.StatusOK)
-	}
+		w.Heal()
+		// A probe at most 250 ms old may be under way; the next request sends another one.
+		redistest.Eventually(t, "a request is served again", func() bool { return ask(t, h).Code == http.StatusOK })
+		for range 5 {
+			wantAnswer(t, h, http.StatusOK, 0)
+		}
+	})
 }
 
 func TestFailOpenLetsThrough(t *testing.T) {
-	t.Parallel()
-	p, rdb := behindProxy(t)
-	caps := captest.New(t, rdb, semaphore.Config{Limit: 1})
-	b := newBlocker(t)
-	url := serve(t, capped(t, caps, httpcap.Config{FailOpen: true}, b.ServeHTTP))
-	p.Cut(true, true)
-	var answers []<-chan answer
-	for i := range 5 {
-		began := time.Now()
-		answers = append(answers, inBackground(t.Context(), url))
-		redistest.Get(t, "a request without a permit", b.started)
-		if took := time.Since(began); i > 0 && took > soon {
-			t.Errorf("request %d was let through after %v; want at most %v", i, took, soon)
+	onWire(t, func(t *testing.T, w *harness.Wire, caps *semaphore.Semaphore) {
+		b := newBlocker(t)
+		h := capped(t, caps, httpcap.Config{FailOpen: true}, b.ServeHTTP)
+		w.Stall()
+		var answers []<-chan int
+		for i := range 5 {
+			began, code := time.Now(), make(chan int, 1)
+			answers = append(answers, code)
+			go func() { code <- ask(t, h).Code }()
+			<-b.started
+			if i > 0 {
+				redistest.AtMost(t, time.Since(began), soon, "request %d was let through after %v", i)
+			}
 		}
-	}
-	b.release()
-	for _, a := range answers {
-		if a := redistest.Get(t, "an answer", a); a.err != nil || a.StatusCode != http.StatusOK {
-			t.Fatal(a.Response, a.err)
+		b.release()
+		for _, code := range answers {
+			redistest.Expect(t, <-code, http.StatusOK, "status %d")
 		}
-	}
-	p.Heal()
-	// Only a server that is reachable refuses.
-	held := new(semaphore.Lease)
-	redistest.Eventually(t, "a permit", func() (ok bool) {
-		l, err := caps.TryAcquire(t.Context(), tenant)
-		if err == nil {
-			held = l
-		}
-		return err == nil
+		w.Heal()
+		// Only a server that is reachable refuses.
+		held := new(semaphore.Lease)
+		redistest.Eventually(t, "a permit", func() (ok bool) {
+			l, err := caps.TryAcquire(t.Context(), tenant)
+			if err == nil {
+				held = l
+			}
+			return err == nil
+		})
+		redistest.Eventually(t, "a request is refused again", func() bool { return ask(t, h).Code == http.StatusTooManyRequests })
+		redistest.NoError(t, held.Release())
 	})
-	redistest.Eventually(t, "a request is refused again", func() bool {
-		return get(t.Context(), url).StatusCode == http.StatusTooManyRequests
-	})
-	redistest.NoError(t, held.Release())
 }
 
 // A request whose client left while Redis was asked is not served, not even with FailOpen.
@@ -136,46 +155,29 @@ func TestClientThatLeftInAnOutageIsNotServed(t *testing.T) {
 	p.Heal()
 }
 
-// A short Wait bounds what an unknown outage costs, too.
+// A short Wait bounds what an unknown outage costs, too, also where no connection comes about.
 func TestWaitBoundsTheOutage(t *testing.T) {
-	t.Parallel()
-	p, rdb := behindProxy(t)
-	caps := captest.New(t, rdb, semaphore.Config{Limit: 1})
-	url := serve(t, capped(t, caps, httpcap.Config{Wait: time.Second, FailOpen: true}, func(http.ResponseWriter, *http.Request) {}))
-	wantStatus(t, url, http.StatusOK)
-	p.Cut(true, true)
-	if a := wantStatus(t, url, http.StatusOK); a.took > time.Second+soon {
-		t.Errorf("the first request was let through after %v", a.took)
-	}
-	if a := wantStatus(t, url, http.StatusOK); a.took > soon {
-		t.Errorf("the second request was let through after %v", a.took)
-	}
-	p.Heal()
-}
-
-// A server to which no connection comes about is away, too, although nothing could be sent to it.
-func TestWaitBoundsTheOutageWithoutAConnection(t *testing.T) {
-	t.Parallel()
-	stop := make(chan struct{})
-	rdb := redis.NewClient(&redis.Options{
-		Addr: "127.0.0.1:1", MaxRetries: -1, ContextTimeoutEnabled: true,
-		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			select {
-			case <-stop:
-			case <-ctx.Done():
-			}
-			return nil, context.DeadlineExceeded
-		},
-	})
-	t.Cleanup(func() { _ = rdb.Close() })
-	caps := captest.New(t, rdb, semaphore.Config{Limit: 1})
-	t.Cleanup(func() { close(stop) })
-	url := serve(t, capped(t, caps, httpcap.Config{Wait: time.Second}, func(http.ResponseWriter, *http.Request) {}))
-	if a := wantStatus(t, url, http.StatusServiceUnavailable); a.took > time.Second+soon {
-		t.Errorf("the first answer took %v", a.took)
-	}
-	if a := wantStatus(t, url, http.StatusServiceUnavailable); a.took > soon {
-		t.Errorf("the second answer took %v", a.took)
+	for name, connected := range map[string]bool{"with a connection": true, "without one": false} {
+		for _, failOpen := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, FailOpen %v", name, failOpen), func(t *testing.T) {
+				onWire(t, func(t *testing.T, w *harness.Wire, caps *semaphore.Semaphore) {
+					h := capped(t, caps, httpcap.Config{Wait: time.Second, FailOpen: failOpen}, func(http.ResponseWriter, *http.Request) {})
+					if connected {
+						wantAnswer(t, h, http.StatusOK, 0)
+						w.Stall()
+					} else {
+						w.HoldDials()
+					}
+					want := http.StatusServiceUnavailable
+					if failOpen {
+						want = http.StatusOK
+					}
+					wantAnswer(t, h, want, time.Second+soon)
+					wantAnswer(t, h, want, soon)
+					w.Heal()
+				})
+			})
+		}
 	}
 }
 

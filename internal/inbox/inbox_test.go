@@ -2,8 +2,11 @@ package inbox
 
 import (
 	"context"
+	"net"
 	"runtime"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,13 +28,15 @@ type box struct {
 func newBox(t *testing.T) *box {
 	t.Helper()
 	mini := redistest.Mini(t)
-	b := &box{
-		rdb:      redis.NewClient(&redis.Options{Addr: mini.Addr()}),
-		proxy:    redistest.NewProxy(t, mini.Addr()),
-		messages: make(chan string, 10),
-		missed:   make(chan struct{}, 10),
-	}
-	behind := b.proxy.Client()
+	proxy := redistest.NewProxy(t, mini.Addr())
+	b := boxOn(t, redis.NewClient(&redis.Options{Addr: mini.Addr()}), proxy.Client())
+	b.proxy = proxy
+	return b
+}
+
+// boxOn makes an inbox of the client behind; rdb is not disturbed.
+func boxOn(t *testing.T, rdb, behind *redis.Client) *box {
+	b := &box{rdb: rdb, messages: make(chan string, 10), missed: make(chan struct{}, 10)}
 	b.Inbox = New(
 		func(ctx context.Context) *redis.PubSub { return behind.Subscribe(ctx, "box") },
 		func(m string) { b.messages <- m },
@@ -100,15 +105,38 @@ func TestHookThatEndsItsGoroutineCostsOneTry(t *testing.T) {
 
 // A network that swallows everything is noticed, though it closes nothing.
 func TestSilentNetworkIsNoticed(t *testing.T) {
-	t.Parallel()
-	b := newBox(t)
-	b.Watch("")
-	within(t, b.missed)
-	b.proxy.Cut(false, true)
-	b.unsubscribed(t)
-	b.proxy.Heal()
-	within(t, b.missed)
-	b.tell(t, "again")
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		var silent atomic.Bool
+		b := boxOn(t, client(), client(func(o *redis.Options) {
+			dial := o.Dialer
+			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				c, err := dial(ctx, network, addr)
+				return muted{c, &silent}, err
+			}
+		}))
+		b.Watch("")
+		within(t, b.missed)
+		silent.Store(true)
+		b.unsubscribed(t)
+		silent.Store(false)
+		within(t, b.missed)
+		b.tell(t, "again")
+	})
+}
+
+// muted is a connection from which nothing comes while it is silent.
+type muted struct {
+	net.Conn
+	silent *atomic.Bool
+}
+
+func (c muted) Read(b []byte) (int, error) {
+	for {
+		if n, err := c.Conn.Read(b); err != nil || !c.silent.Load() {
+			return n, err
+		}
+	}
 }
 
 // It stays open for a moment after its last user, and no longer.

@@ -188,26 +188,29 @@ func TestLeaseThatIsRenewedDuringASlowListingIsListed(t *testing.T) {
 		if target.Cluster != nil {
 			t.Skip("the clock is asked for at a node, past the hooks of the client")
 		}
-		admin, rdb, prefix := target.Admin(t), target.Client(t), redistest.Name(t)
 		for _, kind := range []keys.Kind{keys.Semaphore, keys.Mutex} {
-			r := listing.Of(prefix, kind, "slow", "k", false)
-			member, expired := handle+".1.1.1000.2", handle+".2.1.1000.2"
-			set := func(member string, left time.Duration) {
-				admin.ZAdd(t.Context(), r.Part("holders"), redis.Z{Score: float64(time.Now().Add(left).UnixMilli()), Member: member})
-			}
-			redistest.WantErr(t, rdb.Ping(t.Context()).Err()) // it has a connection
-			rdb.AddHook(&lateClock{before: [2]func(){
-				func() {
-					set(member, time.Second)
-					set(expired, time.Second)
-				},
-				func() {
-					set(member, time.Minute)
-					time.Sleep(1100 * time.Millisecond)
-				},
-			}})
-			s := redistest.Must(listing.New(rdb, prefix).State(t.Context(), r, listing.Bounds{}))(t)
-			redistest.Check(t, len(s.Holders) == 1 && s.Holders[0].ID == handle[:8]+"-1", "%s: listed are %+v", kind, s.Holders)
+			t.Run(string(kind), func(t *testing.T) {
+				t.Parallel()
+				admin, rdb, prefix := target.Admin(t), target.Client(t), redistest.Name(t)
+				r := listing.Of(prefix, kind, "slow", "k", false)
+				member, expired := handle+".1.1.1000.2", handle+".2.1.1000.2"
+				set := func(member string, left time.Duration) {
+					admin.ZAdd(t.Context(), r.Part("holders"), redis.Z{Score: float64(time.Now().Add(left).UnixMilli()), Member: member})
+				}
+				redistest.WantErr(t, rdb.Ping(t.Context()).Err()) // it has a connection
+				rdb.AddHook(&lateClock{before: [2]func(){
+					func() {
+						set(member, time.Second)
+						set(expired, time.Second)
+					},
+					func() {
+						set(member, time.Minute)
+						time.Sleep(1100 * time.Millisecond)
+					},
+				}})
+				s := redistest.Must(listing.New(rdb, prefix).State(t.Context(), r, listing.Bounds{}))(t)
+				redistest.Check(t, len(s.Holders) == 1 && s.Holders[0].ID == handle[:8]+"-1", "listed are %+v", s.Holders)
+			})
 		}
 	})
 }

@@ -6,4 +6,4 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) { redistest.MainOf(m, 8) }

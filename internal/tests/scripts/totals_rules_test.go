@@ -31,7 +31,7 @@ func TestLostPartsHealWithinASignOfLife(t *testing.T) {
 					d.held, other.held = nil, nil
 				}
 				both := []*desk{d, other}
-				for range 200 {
+				for n := 0; n < 200 && len(d.held)+len(other.held)+len(d.waiting)+len(other.waiting) > 0; n++ {
 					for _, one := range both {
 						one.settle()
 						use := map[string]int{}

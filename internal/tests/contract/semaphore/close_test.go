@@ -3,8 +3,10 @@ package semaphore
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -146,14 +148,24 @@ func TestReleaseOfWhatIsGoneIsErrLost(t *testing.T) {
 // A release takes no ctx, so it has to end by itself where the network swallows
 // everything, whatever the client's own time-outs are.
 func TestReleaseBoundsItself(t *testing.T) {
-	withProxy(t, func(f *fixture, p *redistest.Proxy) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		var silent atomic.Bool
 		var leases []*semaphore.Lease
 		for i, timeout := range []time.Duration{500 * time.Millisecond, -1} {
-			s := f.openOn(p.Client(func(o *redis.Options) { o.ReadTimeout = timeout }), &harness.Wire{}, ttl(time.Hour))
+			opt := *f.RDB.(*redis.Client).Options()
+			dial := opt.Dialer
+			opt.ReadTimeout = timeout
+			opt.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				c, err := dial(ctx, network, addr)
+				return swallowing{c, &silent}, err
+			}
+			rdb := redis.NewClient(&opt)
+			f.Cleanup(func() { _ = rdb.Close() })
+			s := f.openOn(rdb, &harness.Wire{}, ttl(time.Hour))
 			leases = append(leases, f.take(s, fmt.Sprint("k", i), 1))
 		}
-		f.Cleanup(p.Heal) // before the handles are closed
-		p.Cut(true, true)
+		f.Cleanup(func() { silent.Store(false) }) // before the handles are closed
+		silent.Store(true)
 		ended := make(chan error, len(leases))
 		for _, l := range leases {
 			go func() { ended <- l.Release() }()
@@ -162,6 +174,27 @@ func TestReleaseBoundsItself(t *testing.T) {
 			redistest.WantErr(f, redistest.Get(f, "the release to end", ended), leasehold.ErrUnavailable, redistest.Not(leasehold.ErrLost))
 		}
 	})
+}
+
+// swallowing is a connection over which nothing comes or goes while it is silent.
+type swallowing struct {
+	net.Conn
+	silent *atomic.Bool
+}
+
+func (c swallowing) Read(b []byte) (int, error) {
+	for {
+		if n, err := c.Conn.Read(b); err != nil || !c.silent.Load() {
+			return n, err
+		}
+	}
+}
+
+func (c swallowing) Write(b []byte) (int, error) {
+	if c.silent.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
 }
 
 type ctxKey struct{}

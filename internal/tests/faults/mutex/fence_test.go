@@ -116,6 +116,7 @@ func TestFenceIsSpentUnderALock(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
 		for _, how := range []string{"unlock", "revoke", "expiry"} {
 			t.Run(how, func(t *testing.T) {
+				t.Parallel()
 				s := newSite(t, target.Client(t))
 				h := s.handle(target.Client(t), mutex.Config{TTL: 2 * time.Second})
 				l := redistest.Must(h.Lock(t.Context(), s.Key))(t)

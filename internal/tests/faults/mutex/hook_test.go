@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -46,36 +47,38 @@ func (h *hook) do(cmds []redis.Cmder, send func() error) error {
 // where no script is sent. A guard takes no missing reply for a verdict.
 func TestHookThatEndsReads(t *testing.T) {
 	for name, end := range map[string]func(){"panics": func() { panic("a hook") }, "calls Goexit": runtime.Goexit} {
-		t.Run(name, func(t *testing.T) {
-			h := &hook{around: func([]redis.Cmder, func() error) error { end(); return nil }}
-			var rdbs []redis.UniversalClient
-			for range 3 {
-				rdb := redis.NewClient(&redis.Options{Addr: redistest.Mini(t).Addr()})
-				defer rdb.Close()
-				rdb.AddHook(h)
-				rdbs = append(rdbs, rdb)
-			}
-			one := redistest.Must(mutex.New(rdbs[0], mutex.Config{Name: "one"}))(t)
-			three := redistest.Must(mutex.NewQuorum(rdbs, mutex.Config{Name: "three"}))(t)
-			g := redistest.Must(mutex.NewGuard(rdbs[0], mutex.GuardConfig{Name: "one"}))(t)
-			redistest.NoError(t, g.Set(t.Context(), "k", 1, "v", time.Minute)) // the script is known
-			for _, m := range []*mutex.Mutex{one, three} {
-				l := redistest.Must(m.Lock(t.Context(), "k"))(t)
-				h.on.Store(true)
-				began := time.Now()
-				redistest.WantErr(t, redistest.ErrorOf(m.Inspect(t.Context(), "k")), leasehold.ErrUnavailable)
-				redistest.WantErr(t, m.Revoke(t.Context(), "k", l.ID(), "test"), leasehold.ErrUnavailable)
-				_, err := m.DoOnce(t.Context(), "l", "slot", time.Minute, func(context.Context, uint64) error { return nil })
-				redistest.WantErr(t, err, leasehold.ErrUnavailable)
-				ctx, cancel := context.WithTimeout(t.Context(), redistest.Soon)
-				redistest.WantErr(t, g.Set(ctx, "k", 1, "v", time.Minute), leasehold.ErrUnavailable, redistest.Not(leasehold.ErrFenced))
-				cancel()
-				redistest.Check(t, time.Since(began) < redistest.Soon/2, "the calls took %v", time.Since(began))
-				h.on.Store(false)
-				redistest.NoError(t, l.Unlock())
-				harness.Close(t, m)
-			}
-		})
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { hookThatEndsReads(t, end) }) })
+	}
+}
+
+func hookThatEndsReads(t *testing.T, end func()) {
+	h := &hook{around: func([]redis.Cmder, func() error) error { end(); return nil }}
+	var rdbs []redis.UniversalClient
+	for range 3 {
+		_, client := redistest.Bubble(t)
+		rdb := client()
+		rdb.AddHook(h)
+		rdbs = append(rdbs, rdb)
+	}
+	one := redistest.Must(mutex.New(rdbs[0], mutex.Config{Name: "one"}))(t)
+	three := redistest.Must(mutex.NewQuorum(rdbs, mutex.Config{Name: "three"}))(t)
+	g := redistest.Must(mutex.NewGuard(rdbs[0], mutex.GuardConfig{Name: "one"}))(t)
+	redistest.NoError(t, g.Set(t.Context(), "k", 1, "v", time.Minute)) // the script is known
+	for _, m := range []*mutex.Mutex{one, three} {
+		l := redistest.Must(m.Lock(t.Context(), "k"))(t)
+		h.on.Store(true)
+		began := time.Now()
+		redistest.WantErr(t, redistest.ErrorOf(m.Inspect(t.Context(), "k")), leasehold.ErrUnavailable)
+		redistest.WantErr(t, m.Revoke(t.Context(), "k", l.ID(), "test"), leasehold.ErrUnavailable)
+		_, err := m.DoOnce(t.Context(), "l", "slot", time.Minute, func(context.Context, uint64) error { return nil })
+		redistest.WantErr(t, err, leasehold.ErrUnavailable)
+		ctx, cancel := context.WithTimeout(t.Context(), redistest.Soon)
+		redistest.WantErr(t, g.Set(ctx, "k", 1, "v", time.Minute), leasehold.ErrUnavailable, redistest.Not(leasehold.ErrFenced))
+		cancel()
+		redistest.Check(t, time.Since(began) < redistest.Soon/2, "the calls took %v", time.Since(began))
+		h.on.Store(false)
+		redistest.NoError(t, l.Unlock())
+		harness.Close(t, m)
 	}
 }
 
