@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/codec"
 	"github.com/leasehold-go/leasehold/internal/envelope"
 )
@@ -21,49 +22,54 @@ type callersCode struct {
 
 // raised is a panic, or a call of runtime.Goexit.
 type raised struct {
-	what   string // what ended this way
-	how    string
+	text   string // what ended this way, and how
 	goexit bool
 	value  any // of the panic
 	stack  []byte
 }
 
-func (r *raised) text() string { return errorText(r.what + " " + r.how) }
-
-// run runs code on a goroutine that start starts. It calls ended there, however code ends. r
-// is nil if code returned.
-func (c *callersCode) run(start func(func()), code func(), ended func(r *raised)) {
-	start(func() {
-		var r *raised
-		// The text of a panic may come from a method of its value, which may do the same
-		// again. So ended is deferred by itself.
-		defer func() { _ = recover(); ended(r) }()
-		returned := false
-		defer func() {
-			if returned {
-				return
-			}
-			r = &raised{what: c.runs, how: "called runtime.Goexit", goexit: true}
-			if v := recover(); v != nil {
-				r = &raised{what: c.runs, how: fmt.Sprintf("panicked with a %T", v), value: v, stack: debug.Stack()}
-				r.how = "panicked: " + panicText(v)
-			}
-		}()
-		code()
-		returned = true
-	})
+func (r *raised) err() error {
+	if r == nil {
+		return nil
+	}
+	return errors.New(r.text)
 }
 
-// contain runs code and waits for its end. It returns an error if code panicked or called
-// runtime.Goexit.
-func contain(code func(c *callersCode)) error {
+// run is a goroutine that runs code, and then ended, however code ends. r is nil if code returned.
+func (c *callersCode) run(code func(), ended func(r *raised)) {
+	var r *raised
+	// The text of a panic may come from a method of its value, which may do the same
+	// again. So ended is deferred by itself.
+	defer func() { _ = recover(); ended(r) }()
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		r = &raised{text: errorText(c.runs + " called runtime.Goexit"), goexit: true}
+		if v := recover(); v != nil {
+			r = &raised{text: errorText(fmt.Sprintf("%s panicked with a %T", c.runs, v)), value: v, stack: debug.Stack()}
+			r.text = errorText(c.runs + " panicked: " + panicText(v))
+		}
+	}()
+	code()
+	returned = true
+}
+
+// contain runs code and waits for its end. ended is why code did not return. If ctx or closing ends
+// first, left says so, and code goes on: what it writes must not be looked at.
+func contain(ctx context.Context, closing <-chan struct{}, code func(c *callersCode)) (ended, left error) {
 	var c callersCode
-	ends := make(chan *raised, 1)
-	c.run(func(f func()) { go f() }, func() { code(&c) }, func(r *raised) { ends <- r })
-	if r := <-ends; r != nil {
-		return errors.New(r.text())
+	ends := make(chan error, 1)
+	go c.run(func() { code(&c) }, func(r *raised) { ends <- r.err() })
+	select {
+	case ended = <-ends:
+		return ended, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-closing:
+		return nil, leasehold.ErrClosed
 	}
-	return nil
 }
 
 // panicText returns the text of a panic's value. The text of a value that contains itself
@@ -134,7 +140,7 @@ func (d *load[T]) produce(ctx context.Context) <-chan product[T] {
 	products := make(chan product[T], 1)
 	returned := make(chan struct{})
 	d.returned = returned
-	c.run(d.g.active.Go, func() {
+	code := func() {
 		var values map[string]T
 		values, err = d.loader(ctx, slices.Clone(d.keys))
 		p.took = time.Since(began)
@@ -147,12 +153,13 @@ func (d *load[T]) produce(ctx context.Context) <-chan product[T] {
 		if err != nil {
 			p.failed = d.lookAt(ctx, c, err)
 		}
-	}, func(r *raised) {
+	}
+	ended := func(r *raised) {
 		switch {
 		case r != nil && !loaded:
 			p = product[T]{raised: r, took: time.Since(began)}
 		case r != nil:
-			ended := errors.New(r.text())
+			ended := r.err()
 			for key, one := range p.parts {
 				if one.encoding == errNotEncoded {
 					one.encoding = ended
@@ -165,7 +172,8 @@ func (d *load[T]) produce(ctx context.Context) <-chan product[T] {
 		}
 		products <- p
 		close(returned)
-	})
+	}
+	d.g.active.Go(func() { c.run(code, ended) })
 	return products
 }
 

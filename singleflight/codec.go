@@ -1,6 +1,7 @@
 package singleflight
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -70,26 +71,16 @@ func (g *Group[T]) decode(ctx context.Context, data string) (T, error) {
 	if !g.ownCode {
 		return g.unmarshal(data)
 	}
-	type decoded struct {
-		value T
-		err   error
-	}
-	var d decoded
-	c := callersCode{runs: "the codec"}
-	ends := make(chan decoded, 1)
-	c.run(func(f func()) { go f() }, func() { d.value, d.err = g.unmarshal(data) }, func(r *raised) {
-		if r != nil {
-			d.err = errors.New(r.text())
-		}
-		ends <- d
+	var none, v T
+	var err error
+	ended, left := contain(ctx, nil, func(c *callersCode) {
+		c.runs = "the codec"
+		v, err = g.unmarshal(data)
 	})
-	select {
-	case d := <-ends:
-		return d.value, d.err
-	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
+	if left != nil {
+		return none, left
 	}
+	return v, cmp.Or(ended, err)
 }
 
 // unmarshal is decode on this goroutine.
@@ -146,7 +137,7 @@ func readSentinels(errs []error) (all []sentinel, problems []error) {
 			continue
 		}
 		var text string
-		panicked := contain(func(c *callersCode) {
+		panicked, _ := contain(context.Background(), nil, func(c *callersCode) {
 			c.runs = "the method Error"
 			text = err.Error()
 		})

@@ -55,18 +55,9 @@ func (e *RemoteError) Error() string { return e.Text }
 // Is reports whether target is the sentinel for this kind of failure, or one of Config.Errors
 // that the loader's error matched.
 func (e *RemoteError) Is(target error) bool {
-	for _, s := range e.sentinels {
-		if s == target {
-			return true
-		}
-	}
-	switch e.kind {
-	case envelope.Timeout:
-		return target == ErrLoadTimeout
-	case envelope.Panic, envelope.Goexit:
-		return target == ErrLoaderPanicked
-	}
-	return false
+	return slices.Contains(e.sentinels, target) ||
+		e.kind == envelope.Timeout && target == ErrLoadTimeout ||
+		(e.kind == envelope.Panic || e.kind == envelope.Goexit) && target == ErrLoaderPanicked
 }
 
 // KeysError is the error of [Group.DoMany], and of [Group.Invalidate] for several keys. It has

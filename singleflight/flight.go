@@ -220,7 +220,7 @@ func (q *request[T]) leave(served bool) {
 // startAnew puts requests that got no usable result from this flight into a new flight. They
 // join it before it asks Redis, so its answer serves them and they need no third flight. A
 // request whose caller has left meanwhile does not join.
-func (f *flight[T]) startAnew(rejected loads.Rejected, all []*request[T]) {
+func (f *flight[T]) startAnew(all []*request[T]) {
 	if len(all) == 0 {
 		return
 	}
@@ -238,7 +238,7 @@ func (f *flight[T]) startAnew(rejected loads.Rejected, all []*request[T]) {
 	if len(all) == 0 && !background {
 		return
 	}
-	n := g.newFlight(f.target, rejected, true)
+	n := g.newFlight(f.target, f.rejected, true)
 	n.background = background
 	if g.flights[f.key] == nil {
 		g.flights[f.key] = n

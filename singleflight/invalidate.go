@@ -1,8 +1,8 @@
 package singleflight
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -87,20 +87,20 @@ func (g *Group[T]) Put(ctx context.Context, key string, v T) error {
 	if g.closed.Load() {
 		return call.Fail(pkg, op, t.Label, leasehold.ErrClosed)
 	}
-	p := g.prepare(ctx, key, v)
-	if p.errs != nil {
-		return call.Fail(pkg, op, t.Label, p.errs...)
+	data, ttl, errs := g.prepare(ctx, key, v)
+	if errs != nil {
+		return call.Fail(pkg, op, t.Label, errs...)
 	}
 	d := &drop{target: t}
 	var unstored []error
 	switch {
-	case len(p.data) > g.cfg.MaxValueBytes:
-		unstored = []error{ErrNotStored, fmt.Errorf("%w: it has %d bytes", ErrTooLarge, len(p.data))}
+	case len(data) > g.cfg.MaxValueBytes:
+		unstored = []error{ErrNotStored, fmt.Errorf("%w: it has %d bytes", ErrTooLarge, len(data))}
 		g.counts.tooLarge.Add(1)
-	case p.ttl < 0:
+	case ttl < 0:
 		unstored = []error{ErrNotStored}
 	default:
-		env := envelope.Envelope{Kind: envelope.Value, Schema: g.cfg.Schema, Payload: p.data, Fresh: p.ttl, Kept: g.kept(p.ttl)}
+		env := envelope.Envelope{Kind: envelope.Value, Schema: g.cfg.Schema, Payload: data, Fresh: ttl, Kept: g.kept(ttl)}
 		prefix, suffix := env.Encode()
 		d.put = &loads.Result{Prefix: prefix, Suffix: suffix, Keep: env.Kept}
 	}
@@ -110,48 +110,27 @@ func (g *Group[T]) Put(ctx context.Context, key string, v T) error {
 	return call.Fail(pkg, op, t.Label, unstored...)
 }
 
-// prepared is a value as Put stores it, or why there is none.
-type prepared struct {
-	data string
-	ttl  time.Duration
-	errs []error
-}
-
 // prepare encodes a value for Put and asks TTLFor about it. They may block, so it ends with ctx and with the handle.
-func (g *Group[T]) prepare(ctx context.Context, key string, v T) prepared {
-	var (
-		c       callersCode
-		p       prepared
-		encoded bool
-		ends    = make(chan prepared, 1)
-	)
-	c.run(func(f func()) { go f() }, func() {
-		var err error
-		if p.data, err = g.encode(&c, v); err != nil {
-			p.errs = []error{leasehold.ErrInvalid, err}
+func (g *Group[T]) prepare(ctx context.Context, key string, v T) (data string, ttl time.Duration, errs []error) {
+	var p part[T]
+	encoded := false
+	ended, left := contain(ctx, g.manager.Closing(), func(c *callersCode) {
+		if p.data, p.encoding = g.encode(c, v); p.encoding != nil {
 			return
 		}
 		encoded = true
 		c.runs = "TTLFor"
 		p.ttl = g.ttl(key, v)
-	}, func(r *raised) {
-		switch {
-		case r == nil:
-		case encoded:
-			p.errs = []error{errors.New(r.text())}
-		default:
-			p.errs = []error{leasehold.ErrInvalid, errors.New(r.text())}
-		}
-		ends <- p
 	})
-	select {
-	case p := <-ends:
-		return p
-	case <-ctx.Done():
-		return prepared{errs: []error{ctx.Err()}}
-	case <-g.manager.Closing():
-		return prepared{errs: []error{leasehold.ErrClosed}}
+	switch {
+	case left != nil:
+		return "", 0, []error{left}
+	case ended != nil && encoded:
+		return "", 0, []error{ended}
+	case !encoded:
+		return "", 0, []error{leasehold.ErrInvalid, cmp.Or(ended, p.encoding)}
 	}
+	return p.data, p.ttl, nil
 }
 
 // dropAll drops keys. It tries several times, and each try sends what is left to do.

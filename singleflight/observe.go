@@ -40,19 +40,16 @@ func (g *Group[T]) now() (began time.Time) {
 // returned counts the outcome of a call for one key that began at began, and tells the
 // Observer.
 func (g *Group[T]) returned(began time.Time, from Source, errs []error) {
-	g.counts.add(from, errs)
-	if g.cfg.Observer == nil {
-		return
-	}
 	if errs != nil && from != Cached && from != Near {
+		g.counts.errors.Add(1)
 		g.failed(began, errs)
 		return
 	}
+	g.counts.served[from].Add(1) // a remembered ErrNotFound is a hit
 	g.observe(leasehold.Event{Kind: leasehold.EventLookup, Outcome: outcomes[from]})
 }
 
-// outcomes are those of look-ups. A remembered ErrNotFound is a hit.
-var outcomes = map[Source]leasehold.Outcome{
+var outcomes = [...]leasehold.Outcome{
 	Cached: leasehold.OutcomeHit, Near: leasehold.OutcomeNear, Stale: leasehold.OutcomeStale,
 	Shared: leasehold.OutcomeShared, Loaded: leasehold.OutcomeLoaded,
 }
@@ -145,24 +142,16 @@ func (h handler) Handle(ctx context.Context, r slog.Record) error {
 		h.lines.Add(-1)
 		return nil
 	}
-	written := make(chan struct{})
-	var c callersCode
-	c.run(func(f func()) { go f() }, func() {
+	patience, end := context.WithTimeout(context.Background(), lineWithin)
+	defer end()
+	if lines > 1 {
+		end()
+	}
+	_, _ = contain(patience, nil, func(*callersCode) {
+		defer h.lines.Add(-1)
 		if h.Handler.Enabled(ctx, r.Level) {
 			_ = h.Handler.Handle(ctx, r)
 		}
-	}, func(*raised) {
-		h.lines.Add(-1)
-		close(written)
 	})
-	if lines > 1 {
-		return nil
-	}
-	late := time.NewTimer(lineWithin)
-	defer late.Stop()
-	select {
-	case <-written:
-	case <-late.C:
-	}
 	return nil
 }

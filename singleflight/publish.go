@@ -1,6 +1,7 @@
 package singleflight
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -27,7 +28,6 @@ type share[T any] struct {
 	raised   *raised            // there is neither
 	env      envelope.Envelope  // the result for other callers
 	encoding *failure           // what other callers get if the value cannot be encoded
-	large    string             // an encoded value that is too large to leave this process
 	keep     time.Duration      // see loads.Result
 	remember time.Duration      // see loads.Result
 	pub      *loads.Publication // nil: the flight had no lease
@@ -96,7 +96,7 @@ func (s *share[T]) abandon(why error) {
 		s.f.lease.GiveBack()
 	}
 	if s.ended != nil {
-		s.startAnew(s.all())
+		s.f.startAnew(s.all())
 		return
 	}
 	answer(s.all(), outcome[T]{errs: inner(why)})
@@ -110,8 +110,6 @@ func (s *share[T]) all() []*request[T] {
 	return append(s.others, s.first)
 }
 
-func (s *share[T]) startAnew(all []*request[T]) { s.f.startAnew(s.f.rejected, all) }
-
 // wrap takes the flight's part of what the loader returned, makes its envelope, and decides
 // how long to keep it.
 func (s *share[T]) wrap(p product[T]) {
@@ -124,24 +122,21 @@ func (s *share[T]) wrap(p product[T]) {
 	case ok:
 		s.part = one
 		s.wrapValue()
-	case p.failed == nil:
-		s.failed = notFound
-		s.wrapFailure()
 	default:
-		s.failed = p.failed
+		s.failed = cmp.Or(p.failed, notFound)
 		s.wrapFailure()
 	}
 	s.env.Kept = max(0, s.keep)
 }
 
 func (s *share[T]) wrapRaised() {
-	s.env.Kind, s.env.Payload = envelope.Panic, s.raised.text()
+	s.env.Kind, s.env.Payload = envelope.Panic, s.raised.text
 	if s.raised.goexit {
 		s.env.Kind = envelope.Goexit
 	}
 	s.g.counts.failed.Add(1)
 	// The stack is only logged here. It does not go to the process that gets the panic.
-	s.g.cfg.Logger.Error("leasehold: singleflight: "+s.raised.text(), "key", s.f.Label, "stack", string(s.raised.stack))
+	s.g.cfg.Logger.Error("leasehold: singleflight: "+s.raised.text, "key", s.f.Label, "stack", string(s.raised.stack))
 }
 
 func (s *share[T]) wrapFailure() {
@@ -177,7 +172,6 @@ func (s *share[T]) wrapValue() {
 		g.counts.tooLarge.Add(1)
 		g.cfg.Logger.Warn("leasehold: singleflight: a value is too large; its callers get it, and it is not cached; raise MaxValueBytes or store less",
 			"key", s.f.Label, "bytes", len(data), "MaxValueBytes", g.cfg.MaxValueBytes)
-		s.large = data
 	default:
 		s.env.Kind, s.env.Payload = envelope.Value, data
 		if s.keep = -1; s.part.ttl > 0 {
@@ -210,7 +204,7 @@ func (s *share[T]) answer() {
 		// The lease was lost. A failure may be due to the loss alone, so the requests try
 		// again. A value is still good for the caller whose loader returned it.
 		if s.failed != nil {
-			s.startAnew(s.all())
+			s.f.startAnew(s.all())
 			return
 		}
 		s.hand(nil, s.others)
@@ -229,8 +223,8 @@ func (s *share[T]) answer() {
 // anew.
 func (s *share[T]) hand(others, again []*request[T]) {
 	o := outcome[T]{env: s.env, source: Shared, failed: s.failed}
-	if s.large != "" {
-		o.env.Payload = s.large
+	if s.env.Kind == envelope.TooLarge {
+		o.env.Payload = s.part.data
 	}
 	own := o
 	own.source = Loaded
@@ -246,5 +240,5 @@ func (s *share[T]) hand(others, again []*request[T]) {
 		answer([]*request[T]{s.first}, own)
 	}
 	answer(others, o)
-	s.startAnew(again)
+	s.f.startAnew(again)
 }

@@ -1,7 +1,6 @@
 package singleflight
 
 import (
-	"errors"
 	"sync/atomic"
 	"time"
 )
@@ -96,13 +95,4 @@ func (g *Group[T]) Stats() Stats {
 		Loads: c.loads.Load(), Refreshes: c.refreshes.Load(), EarlyRefreshes: c.early.Load(), FailedLoads: c.failed.Load(),
 		Undecodable: c.undecodable.Load(), TooLarge: c.tooLarge.Load(),
 	}
-}
-
-// add counts the outcome of a call for one key. A remembered ErrNotFound is a hit.
-func (c *counters) add(from Source, errs []error) {
-	if errs != nil && ((from != Cached && from != Near) || !errors.Is(errors.Join(errs...), ErrNotFound)) {
-		c.errors.Add(1)
-		return
-	}
-	c.served[from].Add(1)
 }

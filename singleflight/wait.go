@@ -96,7 +96,7 @@ func (f *flight[T]) onError(err error, d *load[T]) {
 	g.mu.Unlock()
 	// A request that joined a refresh is willing to wait. After a revocation nothing has run.
 	if loadsElsewhere || errors.Is(err, leasehold.ErrRevoked) {
-		f.startAnew(f.rejected, open)
+		f.startAnew(open)
 		return
 	}
 	answer(open, outcome[T]{errs: inner(err)})
@@ -191,7 +191,8 @@ func (f *flight[T]) askAgain(rejected loads.Rejected) {
 	f.g.mu.Lock()
 	open := f.takeRequests()
 	f.g.mu.Unlock()
-	f.startAnew(rejected, open)
+	f.rejected = rejected
+	f.startAnew(open)
 }
 
 // conclude ends the flight. It calls serve for the requests that joined before Redis was
@@ -209,7 +210,7 @@ func (f *flight[T]) conclude(serve func(before bool, open []*request[T]) (unserv
 		// result was invalidated before the last of them joined.
 		unserved = append(unserved, serve(false, later)...)
 	}
-	f.startAnew(f.rejected, unserved)
+	f.startAnew(unserved)
 }
 
 // answerWith serves requests with the content of an envelope.

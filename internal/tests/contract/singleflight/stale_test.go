@@ -130,13 +130,18 @@ func TestSoftTimeoutServesStale(t *testing.T) {
 	}
 }
 
-// Stale never masks ErrNotFound.
+// Stale never masks ErrNotFound, also of a load in another process.
 func TestStaleDoesNotMaskNotFound(t *testing.T) {
 	for what, mod := range map[string]config{"StaleFor": staleFor, "StaleIfError": staleIfError} {
 		subBubble(t, what, func(f *fixture) {
-			g, _ := f.open(mod, func(c *singleflight.Config[string]) { c.SoftTimeout = time.Second })
+			g, other := f.two(mod, func(c *singleflight.Config[string]) { c.SoftTimeout = time.Second })
 			f.stalled(g, "k")
-			redistest.WantErr(f, fetch(f, f.Context(), g, "k", fails(singleflight.ErrNotFound)).failed(), singleflight.ErrNotFound)
+			one, l, _ := f.loading(g, "k")
+			two := fetch(f, f.Context(), other, "k", never(f))
+			synctest.Wait()
+			l.fails(singleflight.ErrNotFound)
+			redistest.WantErr(f, one.failed(), singleflight.ErrNotFound)
+			redistest.WantErr(f, two.failed(), singleflight.ErrNotFound)
 			// It is the newest that is known: the value is gone, also for a caller that would
 			// rather have that than a failure.
 			wantNothing(f, g, "k")
