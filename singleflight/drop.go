@@ -113,7 +113,7 @@ func (g *Group[T]) dropCall(d *drop, schema uint32) *call.Call {
 	if put {
 		now, err := g.serverTime(d.target) // from it the time is computed after which the put is void
 		if err != nil {
-			g.line.Writer().End(told)
+			g.line.Writer.End(told)
 			d.err = fmt.Errorf("%w: %w", call.ErrNotSent, err) // whatever the error is
 			return nil
 		}
@@ -134,7 +134,7 @@ func (g *Group[T]) dropCall(d *drop, schema uint32) *call.Call {
 		}
 		g.near.Outdate(d.key) // also after an error: the script may have run
 		if err != nil {
-			g.line.Writer().End(told)
+			g.line.Writer.End(told)
 			d.err = err
 			return
 		}

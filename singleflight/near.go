@@ -51,7 +51,7 @@ func (g *Group[T]) inMemory(ctx context.Context, key string) (seen look[T], ok b
 		seen.result.Value = value
 	}
 	if g.cfg.EarlyRefresh > 0 && !found.Refreshing.Load() && g.refreshesEarly(entry{env: found.Env, age: age}) {
-		seen.verdict, seen.rejected = hitAndEarly, loads.Rejected{Value: found.Head()}
+		seen.verdict, seen.rejected = hitAndEarly, loads.Rejected{Value: found.Head}
 	}
 	return seen, true
 }
@@ -102,13 +102,13 @@ func (g *Group[T]) numbered() (*near.Told, loads.Acknowledge) {
 	if g.near == nil {
 		return nil, loads.Acknowledge{}
 	}
-	told := g.line.Writer().Begin()
+	told := g.line.Writer.Begin()
 	return told, told.Ack
 }
 
 // found notes the processes with copies in memory that the reply to a call lists.
 func (g *Group[T]) found(d *drop, told *near.Told, one *call.Call, reply loads.Dropped) {
-	if told = g.line.Writer().Replied(told, loads.Near(d.Resource), one.Sent, reply); told != nil {
+	if told = g.line.Writer.Replied(told, loads.Near(d.Resource), one.Sent, reply); told != nil {
 		d.told = append(d.told, told)
 	}
 }
@@ -124,11 +124,11 @@ func (g *Group[T]) awaitReaders(all []*drop, stop <-chan struct{}) {
 		}
 		defer func() {
 			for _, t := range d.told {
-				g.line.Writer().End(t)
+				g.line.Writer.End(t)
 			}
 		}()
 	}
-	if len(told) > 0 && !g.line.Writer().Await(told, stop, g.manager.Closing()) {
+	if len(told) > 0 && !g.line.Writer.Await(told, stop, g.manager.Closing()) {
 		return
 	}
 	for _, d := range all {

@@ -11,7 +11,7 @@ import (
 var inspectScript = call.NewScript("load inspect", luascripts.LoadsInspect())
 
 // Inspect prepares the call that reads the state of a cached value.
-func (r *Resource) Inspect() *call.Call { return r.callNear(inspectScript).WithText() }
+func (r *Resource) Inspect() *call.Call { return r.call(inspectScript, withNear).WithText() }
 
 // State is the state of a cached value.
 type State struct {

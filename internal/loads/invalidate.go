@@ -16,14 +16,14 @@ var (
 // Invalidate prepares the call that drops the value, and that takes from a running load the
 // right to store its result. ack says where readers acknowledge that they dropped their copies.
 func (r *Resource) Invalidate(ack Acknowledge) *call.Call {
-	return r.callNear(invalidateScript, ack.words()...).WithText()
+	return r.call(invalidateScript, withNear, ack.words()...).WithText()
 }
 
 // Put prepares the call that invalidates and stores a value in the same step. From the server
 // time voidFrom (µs) on, the call does nothing.
 func (r *Resource) Put(voidFrom int64, v Result, ack Acknowledge) *call.Call {
 	words := append([]any{voidFrom, v.Prefix, v.Suffix, call.Milliseconds(v.Keep)}, ack.words()...)
-	return r.callNear(putScript, words...).WithText()
+	return r.call(putScript, withNear, words...).WithText()
 }
 
 // Acknowledge says where the readers of a value acknowledge that they dropped their copies. The
@@ -55,56 +55,40 @@ type Reader struct {
 	Lasts  time.Duration // how long it may, from the moment at which the script ran
 }
 
-// read reads the part that the replies to an invalidation and a put have in common: the
-// integers from the third on, and the texts.
-func (d *Dropped) read(v []int64, text []string) bool {
-	if len(v) == 0 {
-		d.Others = schemas(text)
-		return true
-	}
-	d.Rest = call.Duration(v[0])
-	if v = v[1:]; len(text) < len(v) {
-		return false
-	}
-	for i, lasts := range v {
-		d.Readers = append(d.Readers, Reader{Handle: text[i], Lasts: call.Duration(lasts)})
-	}
-	d.Others = schemas(text[len(v):])
-	return true
-}
-
 // ReadInvalidate reads the reply to an invalidation.
 func ReadInvalidate(v []int64, text []string) (Dropped, error) {
-	if len(v) < 2 {
+	if len(v) < 2 || len(text) < len(v)-3 {
 		return Dropped{}, call.Malformed("load invalidate", v)
 	}
-	d := Dropped{At: v[0]}
-	if !d.read(v[2:], text) {
-		return Dropped{}, call.Malformed("load invalidate", v)
-	}
-	return d, nil
+	return dropped(v[0], v[2:], text), nil
 }
 
 // ReadPut reads the reply to a put.
 func ReadPut(v []int64, text []string) (Dropped, error) {
 	const done, void = 1, 6
-	if len(v) < 2 || (v[0] != done && v[0] != void) {
+	if len(v) < 2 || len(text) < len(v)-3 || (v[0] != done && v[0] != void) {
 		return Dropped{}, call.Malformed("load put", v)
 	}
-	d := Dropped{At: v[1], Void: v[0] == void}
-	if !d.read(v[2:], text) {
-		return Dropped{}, call.Malformed("load put", v)
-	}
+	d := dropped(v[1], v[2:], text)
+	d.Void = v[0] == void
 	return d, nil
 }
 
-// schemas reads the names of schemas. A text that is not such a name was not put there by a
-// script and has no keys, so it is skipped.
-func schemas(names []string) (all []uint32) {
-	for _, name := range names {
+// dropped reads what the replies to an invalidation and a put have in common. v has the rest, and
+// how long each of the readers lasts that text begins with; or nothing.
+func dropped(at int64, v []int64, text []string) Dropped {
+	d := Dropped{At: at}
+	if len(v) > 0 {
+		d.Rest, v = call.Duration(v[0]), v[1:]
+	}
+	for i, lasts := range v {
+		d.Readers = append(d.Readers, Reader{Handle: text[i], Lasts: call.Duration(lasts)})
+	}
+	// A text that is no name of a schema was not put there by a script and has no keys.
+	for _, name := range text[len(v):] {
 		if schema, err := strconv.ParseUint(name, 16, 32); err == nil {
-			all = append(all, uint32(schema))
+			d.Others = append(d.Others, uint32(schema))
 		}
 	}
-	return all
+	return d
 }

@@ -10,7 +10,6 @@ package loads
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -82,19 +81,13 @@ func (r *Resource) Label() string { return r.label }
 // FirstKey returns the Redis key of the holders.
 func (r *Resource) FirstKey() string { return r.keys[0].(string) }
 
-// own is how many of the keys each script needs. The last one is for those that have to do with
-// copies in the memory of processes.
-const own = 9
+const (
+	own      = 9       // how many of the keys each script needs
+	withNear = own + 1 // those of scripts that have to do with copies in the memory of processes
+)
 
-// call prepares a script call with the nine keys.
-func (r *Resource) call(s *call.Script, words ...any) *call.Call { return r.callWith(own, s, words) }
-
-// callNear is call with the tenth key, too.
-func (r *Resource) callNear(s *call.Script, words ...any) *call.Call {
-	return r.callWith(len(r.keys), s, words)
-}
-
-func (r *Resource) callWith(keys int, s *call.Script, words []any) *call.Call {
+// call prepares a script call with so many of the keys.
+func (r *Resource) call(s *call.Script, keys int, words ...any) *call.Call {
 	all := make([]any, 0, keys+len(words))
 	return call.New(s, keys, append(append(all, r.keys[:keys]...), words...)...)
 }
@@ -106,11 +99,8 @@ type Rejected struct {
 	Failure string // the SHA1 (hex) of a remembered failure that is not an envelope
 }
 
-// Request returns a new attempt. The Want of its terms is a Rejected.
-func (r *Resource) Request(t protocol.Terms) protocol.Request { return r.NewRequest(t) }
-
-// NewRequest is like Request but returns the concrete type.
-func (r *Resource) NewRequest(t protocol.Terms) *Request {
+// Request returns a new attempt, a *Request. The Want of its terms is a Rejected.
+func (r *Resource) Request(t protocol.Terms) protocol.Request {
 	rejected, _ := t.Want.(Rejected)
 	return &Request{res: r, ownerID: t.OwnerID(), ttl: call.Milliseconds(t.TTL), rejected: rejected}
 }
@@ -123,7 +113,7 @@ func (r *Resource) Ask(waiters []protocol.Request) *call.Call {
 		q := w.(*Request)
 		words = append(words, q.ownerID, q.awaits.Load())
 	}
-	return r.call(askScript, words...).WithText()
+	return r.call(askScript, own, words...).WithText()
 }
 
 // ReadAsk reads the reply to an ask.
@@ -174,7 +164,7 @@ func (q *Request) OwnerID() string { return q.ownerID }
 
 // Enter prepares the call that takes the lease, or a place among the waiters.
 func (q *Request) Enter(o protocol.EnterOptions) *call.Call {
-	return q.res.call(enterScript, &q.ownerID, &q.ttl, o.Void(), call.Flag(o.Wait), q.rejected.Value, q.rejected.Failure).WithText()
+	return q.res.call(enterScript, own, &q.ownerID, &q.ttl, o.Void(), call.Flag(o.Wait), q.rejected.Value, q.rejected.Failure).WithText()
 }
 
 // These are replies of enter and ask that the protocol of permits does not have.
@@ -252,7 +242,7 @@ func (q *Request) standing(state int64, term time.Duration, token uint64, text s
 
 // Leave prepares the call that gives the lease back without a result, or stops waiting.
 func (q *Request) Leave(enterMayArriveUntil int64) *call.Call {
-	return q.res.call(leaveScript, q.ownerID, call.MillisecondsUp(enterMayArriveUntil))
+	return q.res.call(leaveScript, own, q.ownerID, call.MillisecondsUp(enterMayArriveUntil))
 }
 
 // ReadLeave reads the reply to a leave.
@@ -267,7 +257,7 @@ func (q *Request) ReadLeave(v []int64) (r protocol.Reply, err error) {
 // Renew prepares the call that moves the expiry. If no caller of this process waits any more,
 // the call ends the lease instead, unless another process waits.
 func (q *Request) Renew(o protocol.RenewOptions) *call.Call {
-	return q.res.call(renewScript, q.ownerID, call.Milliseconds(o.Term), call.Flag(q.unwatched.Load()), call.MillisecondsUp(o.EnterMayArriveUntil))
+	return q.res.call(renewScript, own, q.ownerID, call.Milliseconds(o.Term), call.Flag(q.unwatched.Load()), call.MillisecondsUp(o.EnterMayArriveUntil))
 }
 
 // ReadRenew reads the reply to a renewal.
@@ -309,13 +299,8 @@ func (q *Request) ReadMessage(text string) (r protocol.Result, ok bool) {
 // ParseMessage reads a message: the token of a load, and its record.
 func ParseMessage(text string) (token uint64, r Record, err error) {
 	words := strings.SplitN(text, " ", 5)
-	if len(words) == 5 && words[2] == "0" {
-		token, err = strconv.ParseUint(words[3], 10, 64)
-		if r, ok := parseRecord(words[4]); ok && err == nil {
-			return token, r, nil
-		}
+	if len(words) != 5 || words[2] != "0" {
+		return 0, Record{}, errUnknown
 	}
-	return 0, Record{}, errNoMessage
+	return parseRecord(words[3], words[4])
 }
-
-var errNoMessage = errors.New("a message that this version does not know")

@@ -47,7 +47,7 @@ func (q *Request) Publish(token uint64, enterMayArriveUntil int64, r Result) *ca
 	if r.Keep < 0 {
 		keep = -1
 	}
-	c := q.res.call(publishScript, q.ownerID, token, call.MillisecondsUp(enterMayArriveUntil), r.Prefix, r.Suffix, keep, call.Milliseconds(r.Remember))
+	c := q.res.call(publishScript, own, q.ownerID, token, call.MillisecondsUp(enterMayArriveUntil), r.Prefix, r.Suffix, keep, call.Milliseconds(r.Remember))
 	c.Rank = call.GivesBack
 	return c
 }
@@ -67,7 +67,6 @@ type Publication struct {
 
 	// The outcome. Err is set if the outcome is not known or the server refused.
 	State PublishState
-	At    int64 // server time, µs
 	Err   error
 	// Unstored is the error with which the server refused to store the result. The result is
 	// then published again without storing it, so that only the waiters get it.
@@ -109,11 +108,9 @@ func Publish(m *lease.Manager, all []*Publication, within time.Duration) {
 		if open = unanswered; len(open) == 0 {
 			return
 		}
-		pause := time.NewTimer(call.Backoff(n))
 		select {
-		case <-pause.C:
+		case <-time.After(call.Backoff(n)):
 		case <-bound.C:
-			pause.Stop()
 			giveUp(open)
 			return
 		}
@@ -166,7 +163,7 @@ func send(m *lease.Manager, open []*Publication) <-chan publishOutcome {
 func (p *Publication) onOutcome(r PublishReply, err error) (again bool) {
 	switch {
 	case err == nil:
-		p.State, p.At, p.Err = r.State, r.Now, nil
+		p.State, p.Err = r.State, nil
 		p.Lease.End()
 		return false
 	case call.Classify(err) != call.Refused:

@@ -1,7 +1,7 @@
 package loads
 
 import (
-	"fmt"
+	"errors"
 	"strconv"
 	"strings"
 )
@@ -20,35 +20,22 @@ type Record struct {
 	Envelope string
 }
 
-// parseRecord reads the text of a message or of the key landed: a letter followed by an
-// envelope.
-func parseRecord(text string) (Record, bool) {
-	if text == "" {
-		return Record{}, false
+// parseRecord reads the end of a message or of the key landed: a letter followed by an envelope.
+func parseRecord(number, text string) (token uint64, r Record, err error) {
+	if token, err = strconv.ParseUint(number, 10, 64); err != nil || text == "" || !strings.Contains("SHAF", text[:1]) {
+		return 0, Record{}, errUnknown
 	}
-	r := Record{Envelope: text[1:]}
-	switch text[0] {
-	case 'S':
-		r.Stored = true
-	case 'H':
-	case 'A':
-		r.Invalidated = true
-	case 'F':
-		r.Freed = true
-	default:
-		return Record{}, false
-	}
-	return r, true
+	how := text[0]
+	return token, Record{Stored: how == 'S', Invalidated: how == 'A', Freed: how == 'F', Envelope: text[1:]}, nil
 }
+
+var errUnknown = errors.New("a record or message that this version does not know")
 
 // ParseRecord reads the content of the key landed: the token of the load, and its record.
 func ParseRecord(text string) (uint64, Record, error) {
 	words := strings.SplitN(text, " ", 3)
-	if len(words) == 3 {
-		token, err := strconv.ParseUint(words[0], 10, 64)
-		if r, ok := parseRecord(words[2]); ok && err == nil {
-			return token, r, nil
-		}
+	if len(words) != 3 {
+		return 0, Record{}, errUnknown
 	}
-	return 0, Record{}, fmt.Errorf("a record of %d bytes that this version does not know", len(text))
+	return parseRecord(words[0], words[2])
 }

@@ -8,12 +8,9 @@ import (
 
 var revokeScript = call.NewScript("load revoke", luascripts.LoadsRevoke())
 
-// shared returns the name of a key that the schemas of a cached value share.
-func (r *Resource) shared(part string) string { return keys.Beside(r.FirstKey(), part) }
-
 // Revoke prepares the call that takes away the right to load, or a place in the queue.
 func (r *Resource) Revoke(member, id, reason string) *call.Call {
 	words := make([]any, 0, own+5)
-	words = append(append(words, r.keys[:own]...), r.shared("revoked"), r.shared("audit"), member, id, reason)
+	words = append(append(words, r.keys[:own]...), keys.Beside(r.FirstKey(), "revoked"), keys.Beside(r.FirstKey(), "audit"), member, id, reason)
 	return call.New(revokeScript, own+2, words...)
 }

@@ -131,7 +131,7 @@ func (c *Cache) Seen(k Key, head string, size int) {
 	c.mu.Lock()
 	s := c.slots[k.Name]
 	if s != nil {
-		if s.copy != nil && s.copy.head != head {
+		if s.copy != nil && s.copy.Head != head {
 			c.remove(s.copy)
 		}
 		if r := s.reading; r != nil && (head == "" || r.seen != "" && r.seen != head) {
@@ -240,16 +240,11 @@ func (c *Cache) unwatchIfOver(name string, w *watch) {
 	}
 	delete(c.watches, name)
 	c.line.inbox.Unwatch(w.near)
-	over := func(of *Copy) {
-		if now >= of.until.Load() && now >= of.freshUntil()+int64(c.cfg.StaleIfError) {
+	for _, s := range c.watchedBy(name) {
+		if of := s.copy; of != nil && now >= of.until.Load() && now >= of.freshUntil()+int64(c.cfg.StaleIfError) {
 			c.copies.remove(of)
-			c.tidy(of.slot)
+			c.tidy(s)
 		}
-	}
-	if name == "" {
-		c.copies.each(over)
-	} else if s := c.byNear[name]; s != nil && s.copy != nil {
-		over(s.copy)
 	}
 }
 
@@ -266,13 +261,18 @@ func (c *Cache) onSubscribed(watched string) {
 	if w.subscriptions++; w.subscriptions == 1 {
 		return
 	}
-	if watched != "" {
-		if s := c.byNear[watched]; s != nil {
-			c.outdate(s)
-		}
-		return
-	}
-	for _, s := range c.slots {
+	for _, s := range c.watchedBy(watched) {
 		c.outdate(s)
 	}
+}
+
+// watchedBy returns the slots that the watch of a name is for. Called with the lock.
+func (c *Cache) watchedBy(name string) map[string]*slot {
+	if name == "" {
+		return c.slots
+	}
+	if s := c.byNear[name]; s != nil {
+		return map[string]*slot{s.Name: s}
+	}
+	return nil
 }

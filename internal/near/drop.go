@@ -2,6 +2,7 @@ package near
 
 import (
 	"context"
+	"slices"
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/loads"
@@ -72,16 +73,17 @@ func (c *Cache) acknowledge(node string, q *acks) {
 	}
 }
 
-// leaves prepares the calls that acknowledge drops to one handle. On a Cluster each key is in a
-// slot of its own.
-func (c *Cache) leaves(drops []loads.Drop) (calls []*call.Call) {
-	most := loads.MostReaders
+// perLeave is how many keys one call names. On a Cluster each key is in a slot of its own.
+func (c *Cache) perLeave() int {
 	if c.client.IsCluster() {
-		most = 1
+		return 1
 	}
-	for len(drops) > 0 {
-		some := drops[:min(most, len(drops))]
-		drops = drops[len(some):]
+	return loads.MostReaders
+}
+
+// leaves prepares the calls that acknowledge drops to one handle.
+func (c *Cache) leaves(drops []loads.Drop) (calls []*call.Call) {
+	for some := range slices.Chunk(drops, c.perLeave()) {
 		near := make([]string, len(some))
 		for i, d := range some {
 			near[i] = d.Near
@@ -142,18 +144,12 @@ func (c *Cache) takeBack() {
 	}
 	clear(c.loose)
 	c.mu.Unlock()
-	most := loads.MostReaders
-	if c.client.IsCluster() {
-		most = 1
-	}
 	var calls []*call.Call
 	for node, all := range byNode {
 		if c.client.Away(all[0]) {
 			continue
 		}
-		for len(all) > 0 {
-			some := all[:min(most, len(all))]
-			all = all[len(some):]
+		for some := range slices.Chunk(all, c.perLeave()) {
 			one := loads.NearLeave(some, c.line.handle, nil)
 			one.Node = node
 			calls = append(calls, one)

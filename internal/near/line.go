@@ -2,6 +2,8 @@ package near
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,14 +25,16 @@ type Line struct {
 		Close()
 	}
 	cache  *Cache // nil: the handle keeps no copies
-	writer *Writer
+	Writer *Writer
 }
 
 // NewLine makes the line of a handle of the family. It sends nothing. suffix is the label's
 // part of the handle's name (keys.LabelSuffix).
 func NewLine(client *call.Client, family keys.Family, suffix string) *Line {
-	l := &Line{client: client, handle: newID()}
-	l.writer = newWriter(l)
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	l := &Line{client: client, handle: base64.RawURLEncoding.EncodeToString(id)}
+	l.Writer = newWriter(l)
 	if client.IsCluster() {
 		l.handle += keys.InSlot + suffix
 		channelOf := func(key string) string { return keys.InboxAt(key, l.handle) }
@@ -42,9 +46,6 @@ func NewLine(client *call.Client, family keys.Family, suffix string) *Line {
 	l.inbox = inbox.New(subscribe, l.message, func() { l.subscribed("") })
 	return l
 }
-
-// Writer returns the side of the handle that invalidates.
-func (l *Line) Writer() *Writer { return l.writer }
 
 // watched returns the name under which a key is watched. On a single server one channel serves
 // all keys.
@@ -70,7 +71,7 @@ func (l *Line) message(text string) {
 		}
 		return
 	}
-	loads.ParseAck(text, l.writer.acknowledged)
+	loads.ParseAck(text, l.Writer.acknowledged)
 }
 
 // subscribed is told that messages are heard from now on, and that earlier ones may have been
@@ -79,7 +80,7 @@ func (l *Line) subscribed(watched string) {
 	if l.cache != nil {
 		l.cache.onSubscribed(watched)
 	}
-	l.writer.onSubscribed(watched)
+	l.Writer.onSubscribed(watched)
 }
 
 // Close ends the subscription and waits for its goroutines.

@@ -15,11 +15,7 @@
 // lock of the inbox is taken. Nothing is sent under a lock. A hit takes none.
 package near
 
-import (
-	"crypto/rand"
-	"encoding/base64"
-	"time"
-)
+import "time"
 
 // Bounds of the settings.
 const (
@@ -28,10 +24,3 @@ const (
 	MinBytes     = 64 << 10
 	DefaultBytes = 64 << 20
 )
-
-// newID returns 128 random bits in 22 characters, the beginning of a handle's name.
-func newID() string {
-	id := make([]byte, 16)
-	_, _ = rand.Read(id) // never fails
-	return base64.RawURLEncoding.EncodeToString(id)
-}

@@ -30,10 +30,7 @@ const (
 // in vain.
 func (c *Cache) register(k Key, now int64) *call.Call {
 	near := loads.Near(k.Resource)
-	if c.closed || !c.watch(near, now, now+int64(c.cfg.For)) || c.client.Away(k.Value) {
-		return nil
-	}
-	if until, ok := c.paused[c.client.Node(k.Value)]; ok && now < until {
+	if c.closed || !c.watch(near, now, now+int64(c.cfg.For)) || c.client.Away(k.Value) || now < c.paused[c.client.Node(k.Value)] {
 		return nil
 	}
 	s := c.slots[k.Name]
@@ -47,7 +44,7 @@ func (c *Cache) register(k Key, now int64) *call.Call {
 	}
 	r := &reading{slot: s}
 	if s.copy != nil {
-		r.known = s.copy.head
+		r.known = s.copy.Head
 	}
 	s.reading = r
 	c.reading.Add(1)
@@ -114,7 +111,7 @@ func (c *Cache) onRead(r *reading, one *call.Call, v []int64, err error) {
 			c.remove(s.copy)
 		}
 	case reply.Same:
-		if s.copy != nil && s.copy.head == r.known && (r.seen == "" || r.seen == r.known) {
+		if s.copy != nil && s.copy.Head == r.known && (r.seen == "" || r.seen == r.known) {
 			c.extend(s.copy, sent, lease)
 		} else {
 			c.noteLoose(s.near, lease)
@@ -162,7 +159,7 @@ func (c *Cache) noteLoose(near string, until int64) {
 func (c *Cache) keep(r *reading, reply loads.NearValue, sent time.Duration, lease int64) {
 	s, text := r.slot, reply.Text
 	head := envelope.Head(text)
-	if s.copy != nil && s.copy.head != head {
+	if s.copy != nil && s.copy.Head != head {
 		c.remove(s.copy)
 	}
 	env, err := envelope.Decode(text)
@@ -177,7 +174,7 @@ func (c *Cache) keep(r *reading, reply loads.NearValue, sent time.Duration, leas
 		return
 	}
 	age := max(0, time.Duration(reply.At-env.Published)*time.Microsecond)
-	made := &Copy{Env: env, slot: s, head: head, published: int64(sent - age), size: size}
+	made := &Copy{Env: env, slot: s, Head: head, published: int64(sent - age), size: size}
 	c.extend(made, sent, lease)
 	c.copies.add(made, func(out *Copy) {
 		c.noteLoose(out.slot.near, out.lease)

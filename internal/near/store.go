@@ -9,13 +9,13 @@ import (
 
 // A Copy is a cached value in the memory of this process. Hits use it without a lock.
 type Copy struct {
-	Env envelope.Envelope
+	Env  envelope.Envelope
+	Head string // tells this publication from others
 	// Refreshing is set by the first call that refreshes the value early because of this copy.
 	Refreshing atomic.Bool
 
 	slot      *slot
-	head      string // tells this publication from others
-	published int64  // as a time of the cache
+	published int64 // as a time of the cache
 	size      int
 
 	dropped  atomic.Bool  // it must not be served any more
@@ -113,25 +113,6 @@ func (s *store) remove(c *Copy) {
 	c.prev.next, c.next.prev = c.next, c.prev
 	c.next, c.prev = nil, nil
 }
-
-// each calls f for each copy. f may remove the copy.
-func (s *store) each(f func(*Copy)) {
-	if s.hand == nil {
-		return
-	}
-	last := s.hand.prev
-	for c := s.hand; ; {
-		next := c.next
-		f(c)
-		if c == last {
-			return
-		}
-		c = next
-	}
-}
-
-// Head tells the publication that the copy is of from others.
-func (c *Copy) Head() string { return c.head }
 
 // age returns how old the value is at a time of the cache.
 func (c *Copy) age(now int64) time.Duration { return time.Duration(now - c.published) }

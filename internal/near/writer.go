@@ -198,11 +198,10 @@ func (w *Writer) Await(all []*Told, stop, closing <-chan struct{}) bool {
 			return true
 		}
 		w.tell(tell)
-		over := time.NewTimer(time.Until(next))
 		due = false
 		select {
 		case <-g.changed:
-		case <-over.C:
+		case <-time.After(time.Until(next)):
 		case <-again.C:
 			if due = true; pause < tellAgain {
 				pause += pause / 4
@@ -211,13 +210,10 @@ func (w *Writer) Await(all []*Told, stop, closing <-chan struct{}) bool {
 			}
 			again.Reset(pause)
 		case <-stop:
-			over.Stop()
 			return false
 		case <-closing:
-			over.Stop()
 			return false
 		}
-		over.Stop()
 	}
 }
 

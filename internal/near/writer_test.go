@@ -44,8 +44,8 @@ func TestWriterListensOn(t *testing.T) {
 
 func newTestWriter() *Writer {
 	l := &Line{handle: "writer", inbox: openInbox{}}
-	l.writer = newWriter(l)
-	return l.writer
+	l.Writer = newWriter(l)
+	return l.Writer
 }
 
 // lasts is shorter than it takes until readers are told again.

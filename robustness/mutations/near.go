@@ -42,7 +42,7 @@ var near = []mutation{
 	cut("near: the own copy goes with a failure, too", "singleflight/drop.go", nearContract, "TestNearOwnCopy",
 		"	g.near.Outdate(d.key) // also", "	if err == nil {\n		g.near.Outdate(d.key)\n	} // also"),
 	cut("near: each schema lists the readers anew", "singleflight/drop.go", nearContract, "TestNearReadersOfAllSchemas",
-		"		g.found(d, told, one, reply)\n", "		if own {\n			g.found(d, told, one, reply)\n		} else {\n			g.line.Writer().End(told)\n		}\n"),
+		"		g.found(d, told, one, reply)\n", "		if own {\n			g.found(d, told, one, reply)\n		} else {\n			g.line.Writer.End(told)\n		}\n"),
 	cut("near: the size counts the names on a Cluster", "internal/near/store.go", nearStore, "TestSizeCounts",
 		"		names += 2 * len(k.Value)\n", ""),
 	cut("near: the size counts the names", "internal/near/store.go", nearStore, "TestSizeCounts",
