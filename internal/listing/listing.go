@@ -113,6 +113,7 @@ func (l *Lister) Resources(ctx context.Context) ([]Resource, error) {
 			var next uint64
 			err := retry(ctx, func() (err error) {
 				names, next, err = rdb.Scan(ctx, cursor, pattern(l.prefix), scanCount).Result()
+				names, err = replied(names, err)
 				return err
 			})
 			if err != nil {
@@ -164,28 +165,31 @@ func (l *Lister) pipelined(ctx context.Context, n int, add func(p redis.Pipeline
 // clocks reads the clock of each server that has one of the resources, so that an expiry is
 // compared with the clock that set it.
 func (l *Lister) clocks(ctx context.Context, all []Resource) (func(Resource) time.Time, error) {
-	if l.cluster == nil {
-		now, err := clock(ctx, l.rdb)
-		return func(Resource) time.Time { return now }, err
-	}
-	nodes := make(map[string]string, len(all)) // by resource
+	nodes := make(map[string]string, len(all)) // by resource; "": the only server
 	times := map[string]time.Time{}            // by node
 	for _, r := range all {
 		if _, known := nodes[r.base]; known {
 			continue
 		}
 		err := retry(ctx, func() error {
-			node, err := l.cluster.MasterForKey(ctx, r.base)
-			if err != nil {
-				return err
+			node, name := redis.Cmdable(l.rdb), ""
+			if l.cluster != nil {
+				primary, err := l.cluster.MasterForKey(ctx, r.base)
+				if err != nil {
+					return err
+				}
+				node, name = primary, primary.Options().Addr
 			}
-			name := node.Options().Addr
 			nodes[r.base] = name
-			if _, known := times[name]; !known {
-				times[name], err = askTime(ctx, node)
+			if _, known := times[name]; known {
+				return nil
 			}
-			if err != nil {
-				delete(times, name)
+			now, err := node.Time(ctx).Result()
+			if err == nil && now.IsZero() {
+				err = errNoReply
+			}
+			if err == nil {
+				times[name] = now
 			}
 			return err
 		})
@@ -199,21 +203,10 @@ func (l *Lister) clocks(ctx context.Context, all []Resource) (func(Resource) tim
 // errNoReply is the error of a command that a hook of the client has swallowed.
 var errNoReply = errors.New("the client returned without a reply")
 
-func askTime(ctx context.Context, rdb redis.Cmdable) (time.Time, error) {
-	now, err := rdb.Time(ctx).Result()
-	if err == nil && now.IsZero() {
+// replied returns what a command returned, or errNoReply: a reply makes a list, though it may be empty.
+func replied[T any](list []T, err error) ([]T, error) {
+	if err == nil && list == nil {
 		err = errNoReply
 	}
-	return now, err
-}
-
-func clock(ctx context.Context, rdb redis.Cmdable) (now time.Time, err error) {
-	err = retry(ctx, func() error {
-		now, err = askTime(ctx, rdb)
-		return err
-	})
-	if err != nil {
-		err = fmt.Errorf("time: %w", err)
-	}
-	return now, err
+	return list, err
 }

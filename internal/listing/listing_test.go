@@ -204,16 +204,26 @@ func (h swallows) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 // A command that a hook of the client has swallowed says nothing of the key.
 func TestSwallowedReadsAreNoAnswer(t *testing.T) {
 	server := redistest.Mini(t)
+	redistest.Must(server.ZAdd("leasehold:sem:{n:k}:queue", 1, handle+".1.1.30000.5"))(t)
+	lister := func(hook swallows) *listing.Lister {
+		rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+		t.Cleanup(func() { _ = rdb.Close() })
+		rdb.AddHook(hook)
+		return listing.New(rdb, "")
+	}
 	for kind, hooks := range map[keys.Kind][]swallows{
-		keys.Mutex: {{alone: "time"}, {together: "zrange"}}, keys.Semaphore: {{alone: "time"}, {alone: "zrange"}},
+		keys.Mutex: {{alone: "time"}, {together: "zrange"}}, keys.Semaphore: {{alone: "time"}, {alone: "zrange"}, {alone: "zmscore"}},
+		keys.Flight: {{together: "getrange"}}, keys.Guard: {{together: "get"}},
 	} {
 		for _, hook := range hooks {
-			rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
-			defer rdb.Close()
-			rdb.AddHook(hook)
-			s, err := listing.New(rdb, "").State(t.Context(), listing.Of("", kind, "n", "k", false), listing.Bounds{})
+			s, err := lister(hook).State(t.Context(), listing.Of("", kind, "n", "k", false), listing.Bounds{})
 			redistest.Check(t, err != nil, "%s with %+v: %+v", kind, hook, s)
 		}
+	}
+	redistest.Check(t, redistest.ErrorOf(lister(swallows{alone: "scan"}).Resources(t.Context())) != nil, "the keys were listed")
+	for hook, kind := range map[string]keys.Kind{"zcount": keys.Semaphore, "zmscore": keys.Semaphore, "get": keys.Guard} {
+		all := redistest.Must(lister(swallows{together: hook}).Uses(t.Context(), []listing.Resource{listing.Of("", kind, "n", "k", false)}))(t)
+		redistest.Check(t, all[0].Err != nil, "%s without %s: %+v", kind, hook, all[0])
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
@@ -35,6 +37,20 @@ func waitingFor(now time.Time, score float64) time.Duration {
 // handleLen is the number of random characters of a handle. keys.InSlot, keys.Keeps and a label
 // may follow.
 const handleLen = 22
+
+// membersOf returns the contents of entries.
+func membersOf(entries []redis.Z) []string {
+	all := make([]string, len(entries))
+	for i, z := range entries {
+		all[i], _ = z.Member.(string)
+	}
+	return all
+}
+
+func memberOf(z redis.Z, total bool) (m member, ok bool) {
+	text, _ := z.Member.(string)
+	return parseMember(text, total)
+}
 
 // parseMember reads <handle>.<seq>.<permits>.<ttl ms>.<limit>. With total, a tenant comes
 // before this, and the share and the total come after it. "+2" and so on may follow.

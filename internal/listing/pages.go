@@ -31,12 +31,9 @@ func (l *Lister) entries(ctx context.Context, key, from string, most int) ([]red
 	for count := int64(page); ; {
 		var some []redis.Z
 		err := retry(ctx, func() (err error) {
-			some, err = l.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
+			some, err = replied(l.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
 				Key: key, Start: from, Stop: "+inf", ByScore: true, Count: count,
-			}).Result()
-			if err == nil && some == nil {
-				err = errNoReply
-			}
+			}).Result())
 			return err
 		})
 		if err != nil {
@@ -86,6 +83,7 @@ func (l *Lister) Find(ctx context.Context, r Resource, id string, parts ...strin
 			var next uint64
 			err := retry(ctx, func() (err error) {
 				some, next, err = l.rdb.ZScan(ctx, r.Part(part), cursor, match, page).Result()
+				some, err = replied(some, err)
 				return err
 			})
 			if err != nil {
@@ -109,7 +107,7 @@ func (l *Lister) Find(ctx context.Context, r Resource, id string, parts ...strin
 func (l *Lister) Schemas(ctx context.Context, r Resource) ([]Resource, error) {
 	var names []string
 	err := retry(ctx, func() (err error) {
-		names, err = l.rdb.ZRange(ctx, r.base+"schemas", 0, -1).Result()
+		names, err = replied(l.rdb.ZRange(ctx, r.base+"schemas", 0, -1).Result())
 		return err
 	})
 	var all []Resource

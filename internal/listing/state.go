@@ -89,14 +89,10 @@ func (l *Lister) State(ctx context.Context, r Resource, bounds Bounds) (State, e
 		return s, err
 	}
 	s.At = clock(r)
-	switch {
-	case r.Kind == keys.Guard:
+	if r.Kind == keys.Guard {
 		err = l.guard(ctx, &s)
-	default:
-		err = l.leases(ctx, &s, most)
-		if err == nil && r.Kind == keys.Flight && !r.Whole {
-			err = l.cached(ctx, &s)
-		}
+	} else if err = l.leases(ctx, &s, most); err == nil && r.Kind == keys.Flight && !r.Whole {
+		err = l.cached(ctx, &s)
 	}
 	if err != nil && err != ErrTooMany {
 		err = fmt.Errorf("%s: %w", r.Name(), err)
@@ -187,56 +183,47 @@ func (l *Lister) held(ctx context.Context, s *State, most int) (held []redis.Z, 
 // brings back an expired lease, so a score later than s.At proves that the lease was held at
 // s.At.
 func (l *Lister) renewed(ctx context.Context, s *State, held []redis.Z) error {
-	var over []int
+	var over []redis.Z
+	var at []int // where they are in held
 	for i, z := range held {
 		if z.Score <= float64(s.At.UnixMilli()) {
-			over = append(over, i)
+			over, at = append(over, z), append(at, i)
 		}
 	}
-	for part := range slices.Chunk(over, page) {
-		names := make([]string, len(part))
-		for i, at := range part {
-			names[i], _ = held[at].Member.(string)
-		}
-		scores, err := l.scores(ctx, s.Part("holders"), names)
-		if err != nil {
-			return err
-		}
-		for i, at := range part {
-			held[at].Score = max(held[at].Score, scores[i])
-		}
+	scores, err := l.scores(ctx, s.Part("holders"), over)
+	for i, score := range scores {
+		held[at[i]].Score = max(held[at[i]].Score, score)
 	}
-	return nil
+	return err
 }
 
-// scores reads the scores of members of a sorted set. The score of a missing member is 0.
-func (l *Lister) scores(ctx context.Context, key string, members []string) (scores []float64, err error) {
-	err = retry(ctx, func() (err error) {
-		scores, err = l.rdb.ZMScore(ctx, key, members...).Result()
-		return err
-	})
-	return scores, err
+// scores reads the scores that the members of entries have in a sorted set. That of a missing one is 0.
+func (l *Lister) scores(ctx context.Context, key string, entries []redis.Z) (all []float64, err error) {
+	for part := range slices.Chunk(entries, page) {
+		err = retry(ctx, func() error {
+			some, err := replied(l.rdb.ZMScore(ctx, key, membersOf(part)...).Result())
+			if err == nil {
+				all = append(all, some...)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // living returns the queued entries whose waiter has called in time.
 func (l *Lister) living(ctx context.Context, s *State, queued []redis.Z) ([]redis.Z, error) {
 	living := queued[:0]
-	for part := range slices.Chunk(queued, page) {
-		names := make([]string, len(part))
-		for i, z := range part {
-			names[i], _ = z.Member.(string)
-		}
-		signs, err := l.scores(ctx, s.Part("alive"), names)
-		if err != nil {
-			return nil, err
-		}
-		for i, z := range part {
-			if int64(signs[i]) > s.At.UnixMilli() {
-				living = append(living, z)
-			}
+	signs, err := l.scores(ctx, s.Part("alive"), queued)
+	for i, sign := range signs {
+		if int64(sign) > s.At.UnixMilli() {
+			living = append(living, queued[i])
 		}
 	}
-	return living, nil
+	return living, err
 }
 
 // caps reads the stored limits.
@@ -293,9 +280,8 @@ func (s *State) holders(held []redis.Z) {
 	now := s.At.UnixMilli()
 	latest := int64(math.MinInt64)
 	for _, z := range held {
-		name, _ := z.Member.(string)
 		ends := int64(math.Ceil(z.Score))
-		m, ok := parseMember(name, s.HasTotal)
+		m, ok := memberOf(z, s.HasTotal)
 		if !ok || ends <= now {
 			continue
 		}
@@ -332,8 +318,7 @@ func (r Resource) another(m member) bool {
 // waiters turns the living entries of the queue into waiters.
 func (s *State) waiters(living []redis.Z) {
 	for _, z := range living {
-		name, _ := z.Member.(string)
-		m, ok := parseMember(name, s.HasTotal)
+		m, ok := memberOf(z, s.HasTotal)
 		if !ok || s.another(m) {
 			continue
 		}

@@ -107,12 +107,7 @@ func (l *Lister) polled(ctx context.Context, all []Resource) ([]Use, error) {
 	}
 	err = l.pipelined(ctx, len(waited), func(p redis.Pipeliner, i int) {
 		q := &polls[waited[i]]
-		names := make([]string, 0, heads)
-		for _, z := range q.queue.Val() {
-			name, _ := z.Member.(string)
-			names = append(names, name)
-		}
-		q.signs = p.ZMScore(ctx, all[waited[i]].Part("alive"), names...)
+		q.signs = p.ZMScore(ctx, all[waited[i]].Part("alive"), membersOf(q.queue.Val())...)
 	})
 	if err != nil {
 		return nil, err
@@ -164,10 +159,15 @@ func (q poll) use(r Resource, now time.Time) Use {
 		u.Guarded = q.value.Err() == nil && q.value.Val() != -2
 	}
 	if q.used == nil {
+		if q.fence.Err() == nil && q.fence.Val() == "" {
+			fail(errNoReply)
+		}
 		return u
 	}
-	for _, cmd := range []redis.Cmder{q.used, q.holder, q.queue, q.alive} {
-		fail(cmd.Err())
+	_, noHolders := replied(q.holder.Result())
+	_, noQueue := replied(q.queue.Result())
+	for _, err := range []error{q.used.Err(), noHolders, noQueue, q.alive.Err()} {
+		fail(err)
 	}
 	u.InUse = int(q.used.Val())
 	for i, z := range q.holder.Val() {
@@ -176,7 +176,7 @@ func (q poll) use(r Resource, now time.Time) Use {
 		}
 		u.held(z, now)
 	}
-	u.waits(q, now)
+	u.waits(q, now, fail)
 	u.caps(q, fail)
 	if q.kept != nil {
 		fail(q.head.Err())
@@ -190,8 +190,7 @@ func (q poll) use(r Resource, now time.Time) Use {
 
 // held notes since when a lease is held.
 func (u *Use) held(z redis.Z, now time.Time) {
-	name, _ := z.Member.(string)
-	if m, ok := parseMember(name, false); ok {
+	if m, ok := memberOf(z, false); ok {
 		s := State{Resource: u.Resource, At: now, Token: u.Token}
 		u.heldBy(Holder{TTL: m.ttl, Holder: leasehold.Holder{Since: s.since(m, z.Score), Keeps: m.keeps}}, now)
 	}
@@ -204,14 +203,16 @@ func (u *Use) heldBy(h Holder, now time.Time) {
 }
 
 // waits counts the waiters, and finds out how long the first live one has waited.
-func (u *Use) waits(q poll, now time.Time) {
+func (u *Use) waits(q poll, now time.Time, fail func(error)) {
 	queue := q.queue.Val()
 	if len(queue) == 0 {
 		return
 	}
 	u.Waiting = int(q.alive.Val()) // this includes tombstones of requests that were given up
 	living := 0
-	for i, sign := range q.signs.Val() {
+	signs, err := replied(q.signs.Result())
+	fail(err)
+	for i, sign := range signs {
 		if i >= len(queue) || int64(sign) <= now.UnixMilli() {
 			continue
 		}
@@ -237,8 +238,7 @@ func (u *Use) caps(q poll, fail func(error)) {
 	}
 	for _, some := range [][]redis.Z{q.holder.Val(), q.queue.Val()} {
 		for _, z := range some {
-			name, _ := z.Member.(string)
-			if m, ok := parseMember(name, false); ok {
+			if m, ok := memberOf(z, false); ok {
 				u.Limit = m.limit
 				return
 			}

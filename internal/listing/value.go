@@ -35,6 +35,9 @@ func (l *Lister) cached(ctx context.Context, s *State) error {
 		})
 		near = pipe.ZCount(ctx, s.base+"near", "("+strconv.FormatInt(now, 10), "+inf") // of all schemas
 		_, err := pipe.Exec(ctx)
+		if err == nil {
+			_, err = replied(aside.Result())
+		}
 		return err
 	})
 	if err != nil {
@@ -86,8 +89,11 @@ func (l *Lister) guard(ctx context.Context, s *State) error {
 		pipe := l.rdb.Pipeline()
 		seen, kept = pipe.Get(ctx, s.Part("seen")), pipe.PTTL(ctx, s.Part("value"))
 		_, err := pipe.Exec(ctx)
-		if err == redis.Nil {
-			err = nil
+		switch {
+		case err == redis.Nil: // there is no token
+			return nil
+		case err == nil && seen.Val() == "":
+			return errNoReply
 		}
 		return err
 	})

@@ -111,10 +111,9 @@ func (f *Family) majority(seen map[int]listing.State) (state State) {
 // IsComplete asks the servers whether a run is complete. A completion is stored by a majority, so one
 // of any majority knows of it, unless it has forgotten.
 func (f *Family) IsComplete(ctx context.Context, o *Once) (bool, error) {
-	type answer = int64
-	seen, err := ask(ctx, f, func(ctx context.Context, s *server) (answer, error) {
-		n, err := s.rdb.Exists(ctx, o.done).Result()
-		return n, err
+	seen, err := ask(ctx, f, func(ctx context.Context, s *server) (int64, error) {
+		// Int64 wants a reply: a hook may have swallowed the command, which says nothing of the run.
+		return s.rdb.Do(ctx, "EXISTS", o.done).Int64()
 	})
 	for _, n := range seen {
 		if n > 0 {

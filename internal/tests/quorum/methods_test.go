@@ -90,19 +90,25 @@ func (h garbled) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A reply that no script gives ends no process.
-func TestRevokeWhoseRepliesAreGarbled(t *testing.T) {
+// hooked returns a fleet of embedded servers, and a handle whose clients have a hook.
+func hooked(t *testing.T, hook redis.Hook) (*fleet, *mutex.Mutex) {
 	f := &fleet{T: t, family: redistest.Name(t), directs: &sync.Map{}}
 	for range 3 {
 		f.minis = append(f.minis, redistest.Mini(t))
 	}
-	m, clients := f.open(), f.clients()
+	clients := f.clients()
 	for _, rdb := range clients {
-		rdb.AddHook(garbled{script: "quorum revoke"})
+		rdb.AddHook(hook)
 	}
-	operator := redistest.Must(mutex.NewQuorum(clients, mutex.Config{Name: f.family}))(f)
-	defer func() { redistest.WantErr(f, operator.Close(f.Context())) }()
-	l := f.lock(m, "k")
+	m := redistest.Must(mutex.NewQuorum(clients, mutex.Config{Name: f.family}))(f)
+	t.Cleanup(func() { redistest.WantErr(t, m.Close(context.Background())) })
+	return f, m
+}
+
+// A reply that no script gives ends no process.
+func TestRevokeWhoseRepliesAreGarbled(t *testing.T) {
+	f, operator := hooked(t, garbled{script: "quorum revoke"})
+	l := f.lock(f.open(), "k")
 	ctx, cancel := context.WithTimeout(f.Context(), time.Second)
 	defer cancel()
 	redistest.WantErr(f, operator.Revoke(ctx, "k", l.ID(), "a test"), leasehold.ErrUnavailable)
@@ -170,6 +176,25 @@ func TestDoOnceRunsOnce(t *testing.T) {
 			f.Errorf("no slot: %v", err)
 		}
 	})
+}
+
+// swallowing is a hook that returns without sending a question whether a key exists.
+type swallowing struct{ redistest.Hook }
+
+func (swallowing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "exists" {
+			return nil
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A look that a hook swallowed does not say that the slot is open.
+func TestDoOnceWhoseLooksAreSwallowed(t *testing.T) {
+	f, m := hooked(t, swallowing{})
+	ran, err := m.DoOnce(f.Context(), "job", "1", time.Minute, func(context.Context, uint64) error { return nil })
+	redistest.Check(t, !ran && errors.Is(err, leasehold.ErrUnavailable), "ran: %v, %v", ran, err)
 }
 
 func TestLeadAndShutdown(t *testing.T) {
