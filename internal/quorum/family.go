@@ -61,6 +61,7 @@ func New(rdbs []redis.UniversalClient, family keys.Family) (*Family, []error) {
 	f := &Family{
 		keys: family, need: len(rdbs)/2 + 1, born: family.Together().Part("born"),
 		epoch: time.Now().Add(-time.Hour), closed: make(chan struct{}), voters: map[uint64]*voter{},
+		memory: memory{over: make([]int64, len(rdbs))},
 	}
 	if n := len(rdbs); n != 3 && n != 5 && n != 7 && n != 9 {
 		return f, []error{keys.Bad("rdbs", "has %d clients; want those of 3, 5, 7 or 9 servers", n)}

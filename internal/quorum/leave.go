@@ -3,6 +3,7 @@ package quorum
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
@@ -31,7 +32,7 @@ func (v *voter) leave(_ time.Time, end func([]int64, []string, error)) {
 			s.left = !s.touched || v.phase == resting
 			s.had = had && s.stand == held && s.until.After(time.Now())
 		}
-		for _, r := range append([]*round(nil), v.rounds...) {
+		for _, r := range slices.Clone(v.rounds) {
 			v.close(r, outcome{err: &unsent{errNotYet}}, &t)
 		}
 		v.phase = leaving
@@ -72,7 +73,7 @@ func (v *voter) leaveServer(i int, lead int64, l *leaveRound) {
 	server, key := v.f.servers[i], v.res.FirstKey()
 	v.mu.Lock()
 	s := &v.seats[i]
-	flights, copies := append([]*flight(nil), s.flights...), s.copies
+	flights, copies := slices.Clone(s.flights), s.copies
 	var once *Once
 	if v.completes {
 		once = v.once
@@ -81,7 +82,7 @@ func (v *voter) leaveServer(i int, lead int64, l *leaveRound) {
 	v.mu.Unlock()
 	copies = v.settle(flights, copies)
 	until := time.Now().Add(voidAfter + v.terms.TTL)
-	prepare := func() *call.Call { return v.res.leave(member, v.f.ttl, copies, lead, once) }
+	prepare := func() *call.Call { return v.res.leave(member, copies, lead, once) }
 	c := prepare()
 	c.Done = func(reply []int64, err error) {
 		if err == nil && len(reply) < 2 {
@@ -89,7 +90,7 @@ func (v *voter) leaveServer(i int, lead int64, l *leaveRound) {
 		}
 		if err != nil && !isRevoked(err) {
 			v.f.askOthers(v, i) // the lost reply may have given the vote to another waiter, and its message may be lost, too
-			if !once.wanted() {
+			if once == nil {    // else the caller repeats the leave
 				server.leaveLater(straggler{key, prepare, until})
 			}
 		}
@@ -101,9 +102,6 @@ func (v *voter) leaveServer(i int, lead int64, l *leaveRound) {
 	}
 	server.start(context.Background(), c)
 }
-
-// wanted reports whether there is a run that the leave completes. Then its caller repeats the leave.
-func (o *Once) wanted() bool { return o != nil }
 
 // askOthers has the other waiters for the same lock ask a server.
 func (f *Family) askOthers(v *voter, i int) {

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,7 +42,7 @@ func (f *Family) remind(i int, birth int64, left time.Duration, fresh bool) bool
 	m := &f.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.note(len(f.servers), i, look{ok: true, birth: birth, left: left})
+	m.note(i, look{ok: true, birth: birth, left: left})
 	if left > 0 && !fresh {
 		return false
 	}
@@ -53,10 +54,7 @@ func (f *Family) remind(i int, birth int64, left time.Duration, fresh bool) bool
 }
 
 // note notes that an abstention is over. Called with the lock.
-func (m *memory) note(n, i int, l look) {
-	if m.over == nil {
-		m.over = make([]int64, n)
-	}
+func (m *memory) note(i int, l look) {
 	if l.ok && !l.votes && l.left == 0 {
 		m.over[i] = l.birth
 	}
@@ -68,7 +66,7 @@ func (f *Family) remember() {
 	votes := make([]bool, len(f.servers))
 	for range 10 { // what is over is seen in one look, and acted on after the next
 		m.mu.Lock()
-		before := append([]int64(nil), m.over...)
+		before := slices.Clone(m.over)
 		m.mu.Unlock()
 		looks := f.lookAll(nil)
 		ends := f.mayVote(looks, before)
@@ -81,7 +79,7 @@ func (f *Family) remember() {
 			votes[i] = l.ok && l.votes
 			begun, fresh = begun || votes[i], fresh || l.ok && !l.votes && l.fresh
 			more = more || l.ok && !l.votes && l.left == 0 && m.over[i] != l.birth
-			m.note(len(looks), i, l)
+			m.note(i, l)
 		}
 		m.mu.Unlock()
 		if begun && fresh { // another client may be about to begin

@@ -48,11 +48,8 @@ func (r *Resource) FirstKey() string { return r.keys[0].(string) }
 
 // Request makes a new attempt.
 func (r *Resource) Request(t protocol.Terms) protocol.Request {
-	v := newVoter(r.f, r, t)
-	if once, ok := t.Want.(*Once); ok {
-		v.once = once
-	}
-	return &Request{v: v}
+	once, _ := t.Want.(*Once)
+	return &voter{f: r.f, res: r, terms: t, once: once, seats: make([]seat, len(r.f.servers))}
 }
 
 // Ask prepares the sign of life of waiters on all servers.
@@ -62,7 +59,7 @@ func (r *Resource) Ask(waiters []protocol.Request) *call.Call {
 		left, failed := len(waiters), error(nil)
 		outcomes := make([]outcome, len(waiters))
 		for i, w := range waiters {
-			w.(*Request).v.wake(sent, func(o outcome) {
+			w.(*voter).wake(sent, func(o outcome) {
 				mu.Lock()
 				if outcomes[i] = o; o.err != nil && !isRevoked(o.err) {
 					failed = cmp.Or(failed, o.err)
@@ -86,7 +83,7 @@ func (r *Resource) told(waiters []protocol.Request, sent time.Time, outcomes []o
 		end(nil, nil, failed)
 		return
 	}
-	reply := append([]int64{r.f.micros(sent)}, waiters[0].(*Request).v.stateWords()...)
+	reply := append([]int64{r.f.micros(sent)}, waiters[0].(*voter).stateWords()...)
 	var reasons []string
 	for i, o := range outcomes {
 		reason, revoked := "", false
@@ -98,7 +95,7 @@ func (r *Resource) told(waiters []protocol.Request, sent time.Time, outcomes []o
 			reply = append(reply, 3, 0, 0)
 			reasons = append(reasons, reason)
 		case o.code == life.Granted:
-			reply = append(reply, 1, o.deadline.Sub(sent).Milliseconds(), int64(waiters[i].(*Request).v.tokenOf()))
+			reply = append(reply, 1, o.deadline.Sub(sent).Milliseconds(), int64(waiters[i].(*voter).tokenOf()))
 		default:
 			reply = append(reply, 2, 0, 0)
 		}
@@ -131,35 +128,40 @@ func (r *Resource) GoOn(string) *call.Call { return nil }
 // Set returns nil: a lock has no limit that can be set.
 func (r *Resource) Set(protocol.SetOptions) *call.Call { return nil }
 
+// call prepares a call of one server. checks says whether it tells its run id. All scripts know the TTL.
+func (r *Resource) call(s *call.Script, member string, checks int, words ...any) *call.Call {
+	return r.callWith(s, nil, member, checks, words...)
+}
+
+// callWith is call with further keys.
+func (r *Resource) callWith(s *call.Script, more []any, member string, checks int, words ...any) *call.Call {
+	all := append(append(r.keys[:len(r.keys):len(r.keys)], more...), member, checks, call.Milliseconds(r.f.ttl))
+	return call.New(s, len(r.keys)+len(more), append(all, words...)...).WhenInFull(2)
+}
+
 // leave prepares the call that gives back what one server may have given to a member.
-func (r *Resource) leave(member string, ttl time.Duration, copies int64, lead int64, once *Once) *call.Call {
-	k := &r.keys
-	words := []any{k[0], k[1], k[2], k[3], k[4]}
+func (r *Resource) leave(member string, copies, lead int64, once *Once) *call.Call {
+	var done []any
 	keep := int64(0)
 	if once != nil {
-		words, keep = append(words, once.done), once.keep
+		done, keep = []any{once.done}, once.keep
 	}
-	n := len(words)
-	words = append(words, member, 0, call.Milliseconds(ttl), call.MillisecondsUp(copies), lead, keep)
-	c := call.New(leaveScript, n, words...).WhenInFull(2)
+	c := r.callWith(leaveScript, done, member, 0, call.MillisecondsUp(copies), lead, keep)
 	c.Rank = call.GivesBack
 	return c
 }
 
-// A Request is one attempt.
-type Request struct{ v *voter }
-
 // ID returns the attempt's name in listings.
-func (q *Request) ID() string { return protocol.ListedID(q.v.terms.OwnerID()) }
+func (v *voter) ID() string { return protocol.ListedID(v.terms.OwnerID()) }
 
 // Enter prepares the joint call that asks all servers for their votes.
-func (q *Request) Enter(o protocol.EnterOptions) *call.Call {
-	return call.NewJoint(func(_ context.Context, sent time.Time, end func([]int64, []string, error)) { q.v.enter(sent, o, end) })
+func (v *voter) Enter(o protocol.EnterOptions) *call.Call {
+	return call.NewJoint(func(_ context.Context, sent time.Time, end func([]int64, []string, error)) { v.enter(sent, o, end) })
 }
 
 // ReadEnter reads the reply to an enter: what it says, now µs; then the term in ms and the token, or
 // the state.
-func (q *Request) ReadEnter(_ *call.Call, v []int64) (r protocol.Reply, err error) {
+func (*voter) ReadEnter(_ *call.Call, v []int64) (r protocol.Reply, err error) {
 	if len(v) != 6 {
 		return r, call.Malformed("enter", v)
 	}
@@ -173,12 +175,12 @@ func (q *Request) ReadEnter(_ *call.Call, v []int64) (r protocol.Reply, err erro
 
 // Leave prepares the joint call that gives back all votes and places. Until when copies of calls may
 // arrive is known for each server.
-func (q *Request) Leave(int64) *call.Call {
-	return call.NewJoint(func(_ context.Context, sent time.Time, end func([]int64, []string, error)) { q.v.leave(sent, end) })
+func (v *voter) Leave(int64) *call.Call {
+	return call.NewJoint(func(_ context.Context, sent time.Time, end func([]int64, []string, error)) { v.leave(sent, end) })
 }
 
 // ReadLeave reads the reply to a leave.
-func (q *Request) ReadLeave(v []int64) (r protocol.Reply, err error) {
+func (*voter) ReadLeave(v []int64) (r protocol.Reply, err error) {
 	if len(v) != 1 {
 		return r, call.Malformed("leave", v)
 	}
@@ -187,32 +189,32 @@ func (q *Request) ReadLeave(v []int64) (r protocol.Reply, err error) {
 }
 
 // Renew prepares the joint call that prolongs the votes, and asks for those that are missing.
-func (q *Request) Renew(o protocol.RenewOptions) *call.Call {
+func (v *voter) Renew(o protocol.RenewOptions) *call.Call {
 	return call.NewJoint(func(_ context.Context, sent time.Time, end func([]int64, []string, error)) {
-		q.v.renew(sent, o.Term, end)
+		v.renew(sent, o.Term, end)
 	})
 }
 
 // ReadRenew reads the reply to a renewal.
-func (q *Request) ReadRenew(v []int64) (r protocol.Reply, err error) {
+func (*voter) ReadRenew(v []int64) (r protocol.Reply, err error) {
 	r.Result, err = permits.ReadRenew("renew", v)
 	return r, err
 }
 
 // ReadMessage reads what the voter says of a majority.
-func (q *Request) ReadMessage(text string) (protocol.Result, bool) {
+func (*voter) ReadMessage(text string) (protocol.Result, bool) {
 	r, err := permits.ParseMessage(text)
 	return r, err == nil
 }
 
 // SetLastToken has no use: no lease of a quorum serves several turns.
-func (q *Request) SetLastToken(uint64) {}
+func (*voter) SetLastToken(uint64) {}
 
 // SetCompletes makes the leave store that the run is complete.
-func (q *Request) SetCompletes() {
-	q.v.mu.Lock()
-	defer q.v.mu.Unlock()
-	q.v.completes = true
+func (v *voter) SetCompletes() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.completes = true
 }
 
 // enter begins a round of enters.

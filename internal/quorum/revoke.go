@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
@@ -55,9 +56,8 @@ func (t *target) Revoke(_, id, reason string) *call.Call {
 				answers <- answer{err: err}
 				continue
 			}
-			k := &t.keys
-			c := call.New(revokeScript, 7, k[0], k[1], k[2], k[3], k[4], keys.Beside(t.FirstKey(), "revoked"), keys.Beside(t.FirstKey(), "audit"),
-				member, 0, call.Milliseconds(f.ttl), id, reason).WhenInFull(2)
+			beside := []any{keys.Beside(t.FirstKey(), "revoked"), keys.Beside(t.FirstKey(), "audit")}
+			c := t.callWith(revokeScript, beside, member, 0, id, reason)
 			c.Done = func(v []int64, err error) {
 				if err == nil && (len(v) != 2 || v[0] < 0 || v[0] > 2) {
 					err = call.Malformed("revoke", v)
@@ -85,16 +85,12 @@ func (t *target) Revoke(_, id, reason string) *call.Call {
 					break
 				}
 			}
-			switch {
-			case done < f.need:
+			if done < f.need {
 				end(nil, nil, &noMajority{have: done, need: f.need, cause: why})
-			case revoked[1]:
-				end([]int64{1, 0, 0}, nil, nil)
-			case revoked[2]:
-				end([]int64{2, 0, 0}, nil, nil)
-			default:
-				end([]int64{0, 0, 0}, nil, nil)
+				return
 			}
+			state := 1 + slices.Index(revoked[1:], true) // 0 if no server found it
+			end([]int64{int64(state), 0, 0}, nil, nil)
 		})
 	})
 }

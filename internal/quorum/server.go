@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"regexp"
+	"slices"
 	"sync"
 	"time"
 
@@ -143,37 +144,36 @@ func (s *server) sweep() {
 		case <-tick.C:
 		}
 		s.mu.Lock()
-		now, kept := time.Now(), s.stragglers[:0]
-		for _, l := range s.stragglers {
-			if l.until.After(now) {
-				kept = append(kept, l)
-			}
-		}
+		now := time.Now()
+		kept := slices.DeleteFunc(s.stragglers, func(l straggler) bool { return !l.until.After(now) })
 		if s.stragglers = kept; len(kept) == 0 {
 			s.sweeping = false
 			s.mu.Unlock()
 			return
 		}
-		all := kept
-		if s.client.Away(all[0].key) {
+		all, key := kept, kept[0].key
+		if s.client.Away(key) {
 			all = nil
-		}
-		key := kept[0].key
-		if all != nil {
+		} else {
 			s.stragglers = nil
 		}
 		s.mu.Unlock()
 		_ = s.away(key) // a probe
 		for _, l := range all {
-			c := l.prepare()
-			c.Done = func(_ []int64, err error) {
-				if err != nil && !isRevoked(err) {
-					s.leaveLater(l)
-				}
-			}
-			s.start(context.Background(), c)
+			s.giveBack(l)
 		}
 	}
+}
+
+// giveBack sends a leave, and once more later if it has no answer.
+func (s *server) giveBack(l straggler) {
+	c := l.prepare()
+	c.Done = func(_ []int64, err error) {
+		if err != nil && !isRevoked(err) {
+			s.leaveLater(l)
+		}
+	}
+	s.start(context.Background(), c)
 }
 
 func isRevoked(err error) bool {

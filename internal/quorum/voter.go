@@ -11,7 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
-// A voter is one attempt to get the votes of a majority. Its life:
+// A voter is one attempt (a protocol.Request) to get the votes of a majority. Its life:
 //
 //	resting   it has asked for nothing, or has given back all
 //	wanting   it asks each server for its vote, and has no majority
@@ -113,7 +113,6 @@ type flight struct {
 	try    int
 	kind   kind
 	void   int64
-	cut    bool // its outcome is no longer waited for
 }
 
 type kind uint8
@@ -123,12 +122,7 @@ const (
 	renews
 	heals
 	yields
-	leaves
 )
-
-func newVoter(f *Family, res *Resource, t protocol.Terms) *voter {
-	return &voter{f: f, res: res, terms: t, seats: make([]seat, len(f.servers))}
-}
 
 // begin gives the voter a new name, and the ticket that it had. Called with the lock.
 func (v *voter) begin() {
@@ -238,8 +232,7 @@ func (v *voter) sendEnter(i int, k kind, term time.Duration, token uint64, t *to
 	}
 	checks := call.Flag(!server.known())
 	fl := &flight{}
-	c := call.New(enterScript, 5, v.res.keys[0], v.res.keys[1], v.res.keys[2], v.res.keys[3], v.res.keys[4],
-		v.member, checks, call.Milliseconds(v.f.ttl), &fl.void, call.Milliseconds(term), mode, lead, most, raises).WithText().WhenInFull(2)
+	c := v.res.call(enterScript, v.member, checks, &fl.void, call.Milliseconds(term), mode, lead, most, raises).WithText()
 	switch k {
 	case asks:
 		fl.void, c.Void, c.VoidAfter = 1, &fl.void, voidAfter
@@ -273,8 +266,7 @@ const (
 func (v *voter) yield(i int, t *todo) {
 	s := &v.seats[i]
 	fl := &flight{void: 1}
-	c := call.New(yieldScript, 5, v.res.keys[0], v.res.keys[1], v.res.keys[2], v.res.keys[3], v.res.keys[4],
-		v.member, 0, call.Milliseconds(v.f.ttl), &fl.void).WhenInFull(2)
+	c := v.res.call(yieldScript, v.member, 0, &fl.void)
 	c.Void, c.VoidAfter, c.Rank = &fl.void, yieldVoidAfter, call.GivesBack
 	s.stand, s.floor, s.earlier = yielding, s.sent, false
 	v.send(i, yields, c, fl, t)
@@ -316,10 +308,9 @@ func (v *voter) abandon(t *todo) {
 	}
 	v.phase = resting
 	v.forget()
-	member, try := v.member, v.try
 	for i := range v.seats {
 		if s := &v.seats[i]; s.touched {
-			v.leaveAlone(i, member, try, t)
+			v.leaveAlone(i, v.member, t)
 		}
 	}
 	v.stopTimer()
@@ -327,29 +318,20 @@ func (v *voter) abandon(t *todo) {
 
 // leaveAlone gives back what one server may have given to a member, with nobody who waits for the
 // answer. Called with the lock.
-func (v *voter) leaveAlone(i int, member string, try int, t *todo) {
+func (v *voter) leaveAlone(i int, member string, t *todo) {
 	s := &v.seats[i]
 	flights, copies := slices.Clone(s.flights), s.copies // a late reply takes its flight off the list
-	for _, fl := range flights {
-		fl.cut = true
-	}
 	until := time.Now().Add(voidAfter + v.terms.TTL)
 	server := v.f.servers[i]
 	t.add(func() {
 		l := straggler{key: v.res.FirstKey(), until: until, prepare: func() *call.Call {
-			return v.res.leave(member, v.f.ttl, v.settle(flights, copies), 0, nil)
+			return v.res.leave(member, v.settle(flights, copies), 0, nil)
 		}}
 		if server.client.Away(l.key) {
 			server.leaveLater(l)
 			return
 		}
-		c := l.prepare()
-		c.Done = func(_ []int64, err error) {
-			if err != nil && !isRevoked(err) {
-				server.leaveLater(l)
-			}
-		}
-		server.start(context.Background(), c)
+		server.giveBack(l)
 	})
 }
 

@@ -31,7 +31,7 @@ func aVoter(t *testing.T) *voter {
 	for i, part := range []string{"holders", "queue", "alive", "fence", "born"} {
 		res.keys[i] = part
 	}
-	v := newVoter(f, res, protocol.Terms{Handle: "handle", Seq: 1, Permits: 1, TTL: f.ttl, Limit: 1})
+	v := res.Request(protocol.Terms{Handle: "handle", Seq: 1, Permits: 1, TTL: f.ttl, Limit: 1}).(*voter)
 	v.waits = true
 	v.begin()
 	t.Cleanup(v.stopTimer)
@@ -133,7 +133,7 @@ func TestServerThatIsAwayGetsProbes(t *testing.T) {
 	for range 3 {
 		var leaves todo
 		v.mu.Lock()
-		v.leaveAlone(0, v.member, v.try, &leaves)
+		v.leaveAlone(0, v.member, &leaves)
 		v.mu.Unlock()
 		leaves.do()
 	}
