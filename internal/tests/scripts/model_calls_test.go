@@ -45,6 +45,33 @@ func (m *machine) call(what string, c *call.Call, clockAt int, predict func(refe
 	return got
 }
 
+// callOf is call for a request, with what its reply begins with if it found neither its lease nor its
+// place. It is not ok if the request was revoked.
+func (m *machine) callOf(r *request, nothing int64, what string, c *call.Call, clockAt int, predict func(reference) any) (got outcome, ok bool) {
+	got = m.call(what, c, clockAt, func(ref reference) outcome { return ref.(revoking).unlessRevoked(r.Member(), nothing, predict(ref)) })
+	return got, !m.wasRevoked(r, got)
+}
+
+// void is until when copies of an enter may come, mostly 0.
+func (m *machine) void(t *rapid.T) int64 {
+	if rapid.IntRange(0, 3).Draw(t, "stray") < 3 {
+		return 0
+	}
+	return m.clock() + rapid.SampledFrom([]int64{5_000_000, 0, 1, 1_000}).Draw(t, "void")
+}
+
+// leaves sends a leave, which predict says the outcome of.
+func (m *machine) leaves(t *rapid.T, r *request, predict func(ref reference, void int64) any) {
+	m.gaveUp(r)
+	void := m.void(t)
+	got, ok := m.callOf(r, 0, fmt.Sprintf("leave %s, void %d", name(r), void), r.Leave(void), 1, func(ref reference) any {
+		return predict(ref, (void+999)/1000)
+	})
+	if ok {
+		must(r.ReadLeave(got.ints))(m)
+	}
+}
+
 func (m *machine) compare(what string, before int64, got outcome, clockAt int, predict func(reference) outcome) {
 	after, cells, sent := m.read()
 	told := int64(0)

@@ -84,11 +84,10 @@ func (m *loadMachine) enter(t *rapid.T, r *request) {
 	r = r.rejecting(rejected)
 	what := fmt.Sprintf("enter %s for %v, %+v, %+v", name(r), r.TTL, o, rejected)
 	c := r.Enter(o)
-	got := m.call(what, c, 1, func(ref reference) outcome {
-		f := flightOf(ref)
-		return f.unlessRevoked(r.Member(), 7, f.enter(r.Member(), r.TTL.Milliseconds(), look{*o.VoidAfter, o.Wait, rejected.Value, rejected.Failure}))
+	got, ok := m.callOf(r, 7, what, c, 1, func(ref reference) any {
+		return flightOf(ref).enter(r.Member(), r.TTL.Milliseconds(), look{*o.VoidAfter, o.Wait, rejected.Value, rejected.Failure})
 	})
-	if m.wasRevoked(r, got) {
+	if !ok {
 		return
 	}
 	reply := must(r.ReadEnter(c, got.ints))(m)
@@ -109,23 +108,9 @@ func (m *loadMachine) token(t *rapid.T, r *request) uint64 {
 	return uint64(m.tokens[r.Seq])
 }
 
-func (m *loadMachine) void(t *rapid.T) int64 {
-	if rapid.IntRange(0, 3).Draw(t, "stray") < 3 {
-		return 0
-	}
-	return m.clock() + rapid.SampledFrom([]int64{5_000_000, 0, 1, 1_000}).Draw(t, "void")
-}
-
 func (m *loadMachine) leave(t *rapid.T) {
-	r, void := m.again(t), m.void(t)
-	m.gaveUp(r)
-	got := m.call(fmt.Sprintf("leave %s, void %d", name(r), void), r.Leave(void), 1, func(ref reference) outcome {
-		return flightOf(ref).unlessRevoked(r.Member(), 0, flightOf(ref).leave(r.Member(), (void+999)/1000))
-	})
-	if m.wasRevoked(r, got) {
-		return
-	}
-	must(r.ReadLeave(got.ints))(m)
+	r := m.again(t)
+	m.leaves(t, r, func(ref reference, void int64) any { return flightOf(ref).leave(r.Member(), void) })
 }
 
 func (m *loadMachine) ask(t *rapid.T) {
@@ -157,13 +142,12 @@ func (m *loadMachine) renew(t *rapid.T) {
 		r.loads().Unwatch()
 	}
 	c := r.Renew(protocol.RenewOptions{Term: ttl, EnterMayArriveUntil: void})
-	got := m.call(fmt.Sprintf("renew %s for %v, alone %v, void %d", name(r), ttl, alone, void), c, -1, func(ref reference) outcome {
-		return flightOf(ref).unlessRevoked(r.Member(), 0, flightOf(ref).renew(r.Member(), ttl.Milliseconds(), alone, (void+999)/1000))
+	got, ok := m.callOf(r, 0, fmt.Sprintf("renew %s for %v, alone %v, void %d", name(r), ttl, alone, void), c, -1, func(ref reference) any {
+		return flightOf(ref).renew(r.Member(), ttl.Milliseconds(), alone, (void+999)/1000)
 	})
-	if m.wasRevoked(r, got) {
-		return
+	if ok {
+		must(r.ReadRenew(got.ints))(m)
 	}
-	must(r.ReadRenew(got.ints))(m)
 }
 
 func (m *loadMachine) land(t *rapid.T) {

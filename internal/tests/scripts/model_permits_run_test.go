@@ -106,21 +106,19 @@ func (m *permitMachine) enter(t *rapid.T, r *request) {
 		o.Ticket = ticket
 	}
 	what := fmt.Sprintf("enter %s: %d of %d for %v, %+v", name(r), r.Permits, r.Limit, r.TTL, o)
-	got := m.call(what, r.Enter(o), 1, func(ref reference) outcome {
+	got, ok := m.callOf(r, 7, what, r.Enter(o), 1, func(ref reference) any {
 		e := entering{void: *o.Void(), ticket: o.Ticket, wait: o.Wait, awaits: o.AwaitsKept, max: o.MaxWaiters, keeps: r.terms.Keeps && m.slots[r.Seq] == nil}
 		if !o.Wait && !o.AwaitsKept {
 			e.max = 0 // such a try does not tell it
 		}
 		if m.slots[r.Seq] != nil {
-			return on(ref).unlessRevoked(r.Member(), 7, on(ref).enterOnce(r.Member(), e))
+			return on(ref).enterOnce(r.Member(), e)
 		}
-		return on(ref).unlessRevoked(r.Member(), 7, on(ref).enter(r.Member(), e))
+		return on(ref).enter(r.Member(), e)
 	})
-	if m.wasRevoked(r, got) {
-		return
+	if ok {
+		m.entered(r, must(r.ReadEnter(nil, got.ints))(m), on(m.model).held)
 	}
-	reply := must(r.ReadEnter(nil, got.ints))(m)
-	m.entered(r, reply, on(m.model).held)
 }
 
 // entered is what holds after any reply to an enter.
@@ -172,16 +170,16 @@ func (m *permitMachine) leaveOf(t *rapid.T, r *request) {
 	if last != 0 {
 		before, was, fenceEnds = m.lastIssued(), m.standingOf(r), m.endsSoon(3)
 	}
-	got := m.call(fmt.Sprintf("leave %s, void %d, last token %d", name(r), void, last), r.Leave(void), 1, func(ref reference) outcome {
+	got, ok := m.callOf(r, 0, fmt.Sprintf("leave %s, void %d, last token %d", name(r), void, last), r.Leave(void), 1, func(ref reference) any {
 		switch s := m.slots[r.Seq]; {
 		case last != 0:
-			return on(ref).unlessRevoked(r.Member(), 0, on(ref).leaveTurns(r.Member(), (void+999)/1000, last))
+			return on(ref).leaveTurns(r.Member(), (void+999)/1000, last)
 		case s != nil && s.completes:
-			return on(ref).unlessRevoked(r.Member(), 0, on(ref).complete(r.Member(), (void+999)/1000, s.keep.Milliseconds()))
+			return on(ref).complete(r.Member(), (void+999)/1000, s.keep.Milliseconds())
 		}
-		return on(ref).unlessRevoked(r.Member(), 0, on(ref).leave(r.Member(), (void+999)/1000))
+		return on(ref).leave(r.Member(), (void+999)/1000)
 	})
-	if m.wasRevoked(r, got) {
+	if !ok {
 		return
 	}
 	reply := must(r.ReadLeave(got.ints))(m)
@@ -199,9 +197,9 @@ func (m *permitMachine) ask(t *rapid.T) {
 
 // renewing is what the references of permits can say of a renewal.
 type renewing interface {
+	revoking
 	left(member string) int64
 	renew(member string, ttl int64) []int64
-	unlessRevoked(member string, nothing int64, reply any) outcome
 }
 
 // renew is of a machine of permits, with or without a total.

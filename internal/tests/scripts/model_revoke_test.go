@@ -120,6 +120,7 @@ func (f *flightModel) revoke(member, id, reason string) outcome {
 type revoking interface {
 	reference
 	revoke(member, id, reason string) outcome
+	unlessRevoked(member string, nothing int64, reply any) outcome
 	stands(member string) bool // it holds or waits
 }
 

@@ -140,26 +140,6 @@ func (w *world) signs(left time.Duration, waiters ...*request) {
 	}
 }
 
-// P1: the client library must not send an enter again by itself.
-func TestScriptsAreSentOnce(t *testing.T) {
-	redistest.NeedServers(t)
-	p := redistest.NewProxy(t, redistest.Shared(t, redistest.Installed()[0]).Addr())
-	w := newWorld(t, p.Client(), true)
-	w.enter(w.lock(hereHandle), life.Granted) // the script is known from here on
-	r := w.lock(hereHandle)
-	for name, one := range map[string]func() *call.Call{
-		"enter": func() *call.Call { return r.Enter(protocol.EnterOptions{}) },
-		"leave": func() *call.Call { return r.Leave(0) },
-	} {
-		_, _ = w.client.Do(context.Background(), one()) // known
-		p.ResetCounts()
-		p.EatReply(redistest.Named("EVALSHA"), 1)
-		_, err := w.client.Do(context.Background(), one())
-		redistest.Check(t, call.Classify(err) == call.Unknown, "%s without a reply: %v; want an error that says nothing of the outcome", name, err)
-		redistest.Expect(t, p.Count("EVALSHA"), 1, "%s was sent %d times", name)
-	}
-}
-
 // P8: ask < probation < alive, as the scripts have them.
 func TestIntervalsOfWaitersFitEachOther(t *testing.T) {
 	ask, probation, alive := life.AskEvery, constant(t, "PROBATION"), constant(t, "ALIVE")
@@ -213,8 +193,7 @@ func (w *world) deadQueue(n int) (holder, living *request, dead []*request) {
 }
 
 // A call looks at no more overdue waiters than its bound, says that there is more,
-// and sent again goes on with those that it has not looked at yet. A waiter that was
-// parked comes back to its place with its sign of life.
+// and sent again goes on with those that it has not looked at yet.
 func TestOverdueWaitersAreParkedOnce(t *testing.T) {
 	each(t, true, func(w *world) {
 		const n = 1000
@@ -239,22 +218,6 @@ func TestOverdueWaitersAreParkedOnce(t *testing.T) {
 				t.Fatalf("leave %d parked %d, more %v, granted %v; want %d parked and more", calls, got, reply.More, reply.Grants, batch)
 			}
 		}
-		// The parked ones return, in their order, before all who came later.
-		later := w.lock(hereHandle)
-		w.enter(later, life.Queued)
-		w.signs(overdue, dead...)
-		if got := w.ask(dead[7], dead[3]).Waiters; got[0].Code != life.Queued || got[1].Code != life.Queued {
-			t.Fatalf("the parked ones stand as %+v; want queued", got)
-		}
-		w.leave(living, 0)
-		for _, next := range []*request{dead[3], dead[7]} {
-			w.signs(constant(t, "ALIVE"), later)
-			_, ok := w.holders()[next.Member()]
-			redistest.CheckNow(t, ok, "%v hold; want waiter %d", w.holders(), next.Seq)
-			w.leave(next, 0)
-		}
-		_, ok := w.holders()[later.Member()]
-		redistest.Check(t, ok, "%v hold; want the last one", w.holders())
 	})
 }
 

@@ -96,15 +96,12 @@ func (m *familyMachine) enter(t *rapid.T, r *request) {
 	}
 	total := parseTerms(r.Member()).total
 	c := m.resource(r.key, total, maxTotal).Request(r.terms).Enter(o)
-	got := m.call(fmt.Sprintf("enter %s, %+v, %d", r.Member(), o, maxTotal), c, 1, func(ref reference) outcome {
-		e := entering{void: *o.Void(), ticket: o.Ticket, wait: o.Wait, max: o.MaxWaiters, maxTotal: maxTotal}
-		return familyOf(ref).unlessRevoked(r.Member(), 7, familyOf(ref).enter(r.Member(), e))
+	got, ok := m.callOf(r, 7, fmt.Sprintf("enter %s, %+v, %d", r.Member(), o, maxTotal), c, 1, func(ref reference) any {
+		return familyOf(ref).enter(r.Member(), entering{void: *o.Void(), ticket: o.Ticket, wait: o.Wait, max: o.MaxWaiters, maxTotal: maxTotal})
 	})
-	if m.wasRevoked(r, got) {
-		return
+	if ok {
+		m.entered(r, must(r.ReadEnter(c, got.ints))(m), familyOf(m.model).held)
 	}
-	reply := must(r.ReadEnter(c, got.ints))(m)
-	m.entered(r, reply, familyOf(m.model).held)
 }
 
 func (m *familyMachine) leave(t *rapid.T) { m.leaveOne(t, m.again(t)) }
@@ -124,18 +121,7 @@ func (m *familyMachine) leaveHeld(t *rapid.T) {
 }
 
 func (m *familyMachine) leaveOne(t *rapid.T, r *request) {
-	m.gaveUp(r)
-	void := int64(0)
-	if rapid.IntRange(0, 3).Draw(t, "stray") == 3 {
-		void = m.clock() + rapid.SampledFrom([]int64{5_000_000, 0, 1, 1_000}).Draw(t, "void")
-	}
-	got := m.call(fmt.Sprintf("leave %s, void %d", r.Member(), void), r.Leave(void), 1, func(ref reference) outcome {
-		return familyOf(ref).unlessRevoked(r.Member(), 0, familyOf(ref).leave(r.Member(), (void+999)/1000))
-	})
-	if m.wasRevoked(r, got) {
-		return
-	}
-	must(r.ReadLeave(got.ints))(m)
+	m.leaves(t, r, func(ref reference, void int64) any { return familyOf(ref).leave(r.Member(), void) })
 }
 
 func (m *familyMachine) ask(t *rapid.T) {
