@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -33,16 +34,25 @@ type fleet struct {
 	directs *sync.Map // by server: its client that no proxy disturbs
 }
 
+func newFleet(t *testing.T) *fleet {
+	return &fleet{T: t, family: redistest.Name(t), directs: &sync.Map{}}
+}
+
+// embedded is a fleet of n embedded servers.
+func embedded(t *testing.T, n int) *fleet {
+	f := newFleet(t)
+	for range n {
+		f.minis = append(f.minis, redistest.Mini(t))
+	}
+	return f
+}
+
 // each runs fn on n embedded servers, and on n processes of each installed version.
 func each(t *testing.T, n int, fn func(f *fleet)) {
 	t.Parallel()
 	t.Run("mini", func(t *testing.T) {
 		t.Parallel()
-		f := &fleet{T: t, family: redistest.Name(t), directs: &sync.Map{}}
-		for range n {
-			f.minis = append(f.minis, redistest.Mini(t))
-		}
-		fn(f)
+		fn(embedded(t, n))
 	})
 	eachReal(t, n, fn)
 }
@@ -56,7 +66,11 @@ func eachReal(t *testing.T, n int, fn func(f *fleet)) {
 	for _, v := range versions {
 		t.Run(v.Name, func(t *testing.T) {
 			t.Parallel()
-			fn(newFleet(t, v, n))
+			f := newFleet(t)
+			for range n {
+				f.reals = append(f.reals, redistest.StartServer(t, v))
+			}
+			fn(f)
 		})
 	}
 }
@@ -67,28 +81,17 @@ func newest(t *testing.T, n int, fn func(f *fleet)) { newestWith(t, n, false, fn
 // newestWith is newest, perhaps with a clock for each server.
 func newestWith(t *testing.T, n int, clocks bool, fn func(f *fleet)) {
 	t.Parallel()
-	v := redistest.Newest(t)
-	f := &fleet{T: t, family: redistest.Name(t), directs: &sync.Map{}}
-	if clocks {
-		for range n {
+	v, f := redistest.Newest(t), newFleet(t)
+	for i := range n {
+		if clocks {
 			s, c := redistest.StartWithClock(t, v)
 			f.reals, f.clocks = append(f.reals, s), append(f.clocks, c)
+		} else {
+			f.reals = append(f.reals, redistest.StartServer(t, v))
 		}
-	} else {
-		f = newFleet(t, v, n)
-	}
-	for _, s := range f.reals {
-		f.proxies = append(f.proxies, redistest.NewProxy(t, s.Addr()))
+		f.proxies = append(f.proxies, redistest.NewProxy(t, f.addr(i)))
 	}
 	fn(f)
-}
-
-func newFleet(t *testing.T, v redistest.Version, n int) *fleet {
-	f := &fleet{T: t, family: redistest.Name(t), directs: &sync.Map{}}
-	for range n {
-		f.reals = append(f.reals, redistest.StartServer(t, v))
-	}
-	return f
 }
 
 // jump sets the clock of a server anew, up to 3 s from this machine's.
@@ -138,11 +141,7 @@ func (f *fleet) open(mod ...func(*mutex.Config)) *mutex.Mutex {
 		change(&cfg)
 	}
 	m := redistest.Must(mutex.NewQuorum(f.clients(), cfg))(f)
-	f.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		defer cancel()
-		redistest.Expect(f, m.Close(ctx), nil, "close: %v")
-	})
+	f.Cleanup(func() { harness.CloseWithin(f, 30*time.Second, m) })
 	return m
 }
 
@@ -161,13 +160,17 @@ func (f *fleet) lock(m *mutex.Mutex, key string) *mutex.Lock {
 	f.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	f.Cleanup(cancel)
-	l := redistest.Must(m.Lock(ctx, key))(f)
-	return l
+	return redistest.Must(m.Lock(ctx, key))(f)
 }
 
 func (f *fleet) unlock(l *mutex.Lock) {
 	f.Helper()
 	redistest.WantErr(f, l.Unlock())
+}
+
+// locking calls Lock in another goroutine.
+func locking(ctx context.Context, m *mutex.Mutex, key string) <-chan harness.Returned[*mutex.Lock] {
+	return harness.Go(func() (*mutex.Lock, error) { return m.Lock(ctx, key) })
 }
 
 // turn has a lock taken and given back in another goroutine, and returns what that comes to.

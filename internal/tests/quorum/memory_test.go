@@ -15,7 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// must is lock by a deadline: it fails if the lock is not there in time.
+// lockWithin is lock that fails the test if the lock is not there in time.
 func (f *fleet) lockWithin(m *mutex.Mutex, key string, within time.Duration) *mutex.Lock {
 	f.Helper()
 	began := time.Now()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,11 +23,7 @@ func TestInspectGoesByTheMajority(t *testing.T) {
 		redistest.Check(f, err == nil && !state.Held && state.Holder == nil && state.Waiting == 0, "a free lock: %+v, %v", state, err)
 		l := f.lock(a, "k")
 		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() {
-			_, err := b.Lock(ctx, "k")
-			done <- err
-		}()
+		waiter := locking(ctx, b, "k")
 		f.waiting(a, "k", 1)
 		state, err = b.Inspect(f.Context(), "k")
 		redistest.CheckNow(f, err == nil && state.Held && state.Holder.ID == l.ID() && state.Holder.Label == "first" && state.LastToken == l.Token(),
@@ -38,7 +33,7 @@ func TestInspectGoesByTheMajority(t *testing.T) {
 		left := state.Holder.ExpiresIn
 		redistest.Check(f, left > 0 && left <= 30*time.Second, "it expires in %v", left)
 		cancel()
-		redistest.WantErr(f, <-done, context.Canceled)
+		redistest.WantErr(f, (<-waiter).Err, context.Canceled)
 		f.waiting(a, "k", 0)
 		f.unlock(l)
 	})
@@ -48,27 +43,20 @@ func TestRevoke(t *testing.T) {
 	each(t, 3, func(f *fleet) {
 		a, b := f.open(), f.open()
 		l := f.lock(a, "k")
-		next := make(chan *mutex.Lock, 1)
-		go func() {
-			l, err := b.Lock(context.Background(), "k")
-			redistest.NoError(f, err)
-			next <- l
-		}()
+		next := locking(f.Context(), b, "k")
 		f.waiting(a, "k", 1)
 		redistest.WantErr(f, b.Revoke(f.Context(), "k", l.ID(), "a test"))
 		redistest.Expect(f, b.Revoke(f.Context(), "k", l.ID(), "a test"), nil, "a second time: %v")
-		l2 := <-next
+		got := <-next
+		redistest.WantErr(f, got.Err)
+		l2 := got.Value
 		redistest.WantErr(f, l.Unlock(), leasehold.ErrRevoked, redistest.Says("a test"))
 		redistest.Check(f, l2.Token() > l.Token(), "token %d after %d", l2.Token(), l.Token())
-		waiting := make(chan error, 1)
-		go func() {
-			_, err := a.Lock(context.Background(), "k")
-			waiting <- err
-		}()
+		waiting := locking(f.Context(), a, "k")
 		f.waiting(a, "k", 1)
 		state := redistest.Must(a.Inspect(f.Context(), "k"))(f)
 		redistest.WantErr(f, a.Revoke(f.Context(), "k", state.Waiters[0].ID, "not you"))
-		redistest.WantErr(f, <-waiting, leasehold.ErrRevoked)
+		redistest.WantErr(f, (<-waiting).Err, leasehold.ErrRevoked)
 		redistest.WantErr(f, a.Revoke(f.Context(), "k", "AAAAAAAA-1", "nobody"), leasehold.ErrNoLease)
 		f.unlock(l2)
 	})
@@ -92,10 +80,7 @@ func (h garbled) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 // hooked returns a fleet of embedded servers, and a handle whose clients have a hook.
 func hooked(t *testing.T, hook redis.Hook) (*fleet, *mutex.Mutex) {
-	f := &fleet{T: t, family: redistest.Name(t), directs: &sync.Map{}}
-	for range 3 {
-		f.minis = append(f.minis, redistest.Mini(t))
-	}
+	f := embedded(t, 3)
 	clients := f.clients()
 	for _, rdb := range clients {
 		rdb.AddHook(hook)
@@ -146,14 +131,10 @@ func TestMaxWaitersAndMaxWait(t *testing.T) {
 	each(t, 3, func(f *fleet) {
 		m := f.open(func(c *mutex.Config) { c.MaxWaiters, c.MaxWait = 1, 2*time.Second })
 		l := f.lock(m, "k")
-		done := make(chan error, 1)
-		go func() {
-			_, err := m.Lock(context.Background(), "k")
-			done <- err
-		}()
+		waiter := locking(f.Context(), m, "k")
 		f.waiting(m, "k", 1)
 		redistest.WantErr(f, redistest.ErrorOf(m.Lock(f.Context(), "k")), leasehold.ErrQueueFull)
-		redistest.WantErr(f, <-done, leasehold.ErrBusy, redistest.Not(leasehold.ErrUnavailable))
+		redistest.WantErr(f, (<-waiter).Err, leasehold.ErrBusy, redistest.Not(leasehold.ErrUnavailable))
 		f.unlock(l)
 	})
 }
@@ -172,9 +153,7 @@ func TestDoOnceRunsOnce(t *testing.T) {
 		redistest.Gives(once(a, "1", nil))(f, false)
 		redistest.Gives(once(a, "2", nil))(f, true)
 		redistest.Check(f, runs == 3, "%d runs", runs)
-		if _, err := a.DoOnce(f.Context(), "job", "", time.Minute, func(context.Context, uint64) error { return nil }); !errors.Is(err, leasehold.ErrInvalid) {
-			f.Errorf("no slot: %v", err)
-		}
+		redistest.WantErr(f, redistest.ErrorOf(once(a, "", nil)), leasehold.ErrInvalid)
 	})
 }
 

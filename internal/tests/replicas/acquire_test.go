@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -151,7 +149,7 @@ func TestRepeatedEnterIsNotConfirmedByItself(t *testing.T) {
 
 // Whichever reply of the pipeline is lost, the request is sent again, and granted once.
 func TestLostReplyOfAConfirmation(t *testing.T) {
-	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle func(testing.TB, redis.UniversalClient, settings) handle) {
+	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle maker) {
 		p := redistest.NewProxy(t, x.Primary.Addr())
 		h := newHandle(t, p.Client(), settings{name: redistest.Name(t), replicas: 2, replicaWait: 2 * time.Second})
 		for _, name := range []string{"EVALSHA", "PEXPIRE", "SET", "WAIT"} {
@@ -174,7 +172,7 @@ func TestLostReplyOfAConfirmation(t *testing.T) {
 
 // One replica of two is not enough for Replicas 2, and is for Replicas 1.
 func TestReplicasAreCounted(t *testing.T) {
-	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle func(testing.TB, redis.UniversalClient, settings) handle) {
+	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle maker) {
 		name := redistest.Name(t)
 		const wait = 2 * time.Second // the other replica has to answer in it
 		two := newHandle(t, x.Primary.Client(), settings{name: name, replicas: 2, replicaWait: wait})
@@ -191,7 +189,7 @@ func TestReplicasAreCounted(t *testing.T) {
 // Many callers wait for replicas. Others, of the same handle, give back and wait for their
 // turn as if nobody did.
 func TestNobodyElseWaitsForReplicas(t *testing.T) {
-	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle func(testing.TB, redis.UniversalClient, settings) handle) {
+	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle maker) {
 		const wait = time.Second
 		rdb := x.Primary.Client()
 		h := newHandle(t, rdb, settings{name: redistest.Name(t), replicas: 2, replicaWait: wait})
@@ -216,7 +214,7 @@ func TestNobodyElseWaitsForReplicas(t *testing.T) {
 // Many callers take and give back while the replicas follow: releases and acquisitions are
 // on their way at the same time, and every acquisition is confirmed.
 func TestManyCallersAreConfirmed(t *testing.T) {
-	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle func(testing.TB, redis.UniversalClient, settings) handle) {
+	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle maker) {
 		h := newHandle(t, x.Primary.Client(), settings{name: redistest.Name(t), replicas: 2, replicaWait: 2 * time.Second})
 		for i, err := range attempt(64, func(i int) (lease, error) {
 			for range 20 {
@@ -237,7 +235,7 @@ func TestManyCallersAreConfirmed(t *testing.T) {
 
 // A caller that stops waiting while replicas are asked returns at once, and leaves nothing.
 func TestCallerLeavesWhileReplicasAreAsked(t *testing.T) {
-	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle func(testing.TB, redis.UniversalClient, settings) handle) {
+	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle maker) {
 		rdb := x.Primary.Client()
 		h := newHandle(t, rdb, settings{name: redistest.Name(t), replicas: 2, replicaWait: 2 * time.Second})
 		x.Cut()

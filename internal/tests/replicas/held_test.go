@@ -2,24 +2,19 @@ package replicas
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
-	"github.com/leasehold-go/leasehold/luascripts"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
 // A renewal that replicas did not confirm moves no deadline: the lease ends at the deadline
 // of the last one that they confirmed, though the primary has renewed it.
 func TestUnconfirmedRenewalMovesNoDeadline(t *testing.T) {
-	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle func(testing.TB, redis.UniversalClient, settings) handle) {
+	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle maker) {
 		const ttl = 1500 * time.Millisecond
 		rdb := x.Primary.Client()
 		h := newHandle(t, rdb, settings{name: redistest.Name(t), ttl: ttl, replicas: 2, replicaWait: 100 * time.Millisecond})
@@ -53,7 +48,7 @@ func TestUnconfirmedRenewalMovesNoDeadline(t *testing.T) {
 
 // Replicas that come back in time keep the lease.
 func TestLeaseOutlivesAShortCut(t *testing.T) {
-	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle func(testing.TB, redis.UniversalClient, settings) handle) {
+	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle maker) {
 		h := newHandle(t, x.Primary.Client(), settings{name: redistest.Name(t), ttl: 4 * time.Second, replicas: 2, replicaWait: 200 * time.Millisecond})
 		l := granted(t, h, "k")
 		x.Cut()
@@ -66,7 +61,7 @@ func TestLeaseOutlivesAShortCut(t *testing.T) {
 
 // An Extend that replicas did not confirm is an error, and moves no deadline.
 func TestUnconfirmedExtendMovesNoDeadline(t *testing.T) {
-	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle func(testing.TB, redis.UniversalClient, settings) handle) {
+	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle maker) {
 		h := newHandle(t, x.Primary.Client(), settings{name: redistest.Name(t), replicas: 2, replicaWait: 50 * time.Millisecond})
 		l := granted(t, h, "k")
 		x.Cut()
@@ -84,7 +79,7 @@ func TestUnconfirmedExtendMovesNoDeadline(t *testing.T) {
 
 // A server without memory refuses what takes: it still renews, for the marker is there.
 func TestRenewalsWithoutMemory(t *testing.T) {
-	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle func(testing.TB, redis.UniversalClient, settings) handle) {
+	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle maker) {
 		rdb := x.Primary.Client()
 		h := newHandle(t, rdb, settings{name: redistest.Name(t), ttl: 4 * time.Second, replicas: 2, replicaWait: 200 * time.Millisecond})
 		l := granted(t, h, "k")
@@ -115,10 +110,7 @@ func TestNoLocalTurnOnAnUnconfirmedLease(t *testing.T) {
 	rdb := x.Primary.Client()
 	name := redistest.Name(t)
 	open := func() *mutex.Mutex {
-		m, err := mutex.New(x.Primary.Client(), mutex.Config{
-			Name: name, Replicas: 2, ReplicaWait: 50 * time.Millisecond, LocalFor: localFor,
-		})
-		redistest.WantErr(t, err)
+		m := redistest.Must(mutex.New(x.Primary.Client(), mutex.Config{Name: name, Replicas: 2, ReplicaWait: 50 * time.Millisecond, LocalFor: localFor}))(t)
 		t.Cleanup(func() { harness.CloseWithin(t, 30*time.Second, m) })
 		return m
 	}
@@ -178,9 +170,7 @@ func TestRevokedBeforeItIsConfirmed(t *testing.T) {
 		state, err := b.Inspect(t.Context(), "k")
 		return err == nil && state.Waiting == 1
 	})
-	sum := sha1.Sum([]byte(luascripts.PermitsRenew()))
-	renew := hex.EncodeToString(sum[:])
-	confirming := p.HoldRequest(func(cmd []string) bool { return cmd[0] == "EVALSHA" && cmd[1] == renew }, 1)
+	confirming := p.HoldRequest(harness.Does("renew"), 1)
 	redistest.WantErr(t, held.Unlock())
 	confirming.Wait()
 	state, err := b.Inspect(t.Context(), "k")

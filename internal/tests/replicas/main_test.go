@@ -44,14 +44,15 @@ type handle struct {
 type settings struct {
 	name        string
 	ttl         time.Duration
-	maxWait     time.Duration
 	replicas    int
 	replicaWait time.Duration
 	localFor    time.Duration
 }
 
-// kinds make handles, each of one kind of lease.
-var kinds = map[string]func(tb testing.TB, rdb redis.UniversalClient, s settings) handle{
+// maker makes handles of one kind of lease.
+type maker = func(tb testing.TB, rdb redis.UniversalClient, s settings) handle
+
+var kinds = map[string]maker{
 	"mutex":     newMutex,
 	"semaphore": func(tb testing.TB, rdb redis.UniversalClient, s settings) handle { return newSemaphore(tb, rdb, s, 0) },
 	"mutex, local turns": func(tb testing.TB, rdb redis.UniversalClient, s settings) handle {
@@ -72,40 +73,33 @@ var strictOnly = map[string]string{
 func newMutex(tb testing.TB, rdb redis.UniversalClient, s settings) handle {
 	tb.Helper()
 	harness.StrictOnly(tb, strictOnly)
-	m, err := mutex.New(rdb, mutex.Config{
-		Name: s.name, TTL: s.ttl, MaxWait: s.maxWait, Replicas: s.replicas, ReplicaWait: s.replicaWait, LocalFor: s.localFor, KeepFor: harness.KeepFor(s.ttl),
-	})
-	redistest.WantErr(tb, err)
-	tb.Cleanup(func() { harness.CloseWithin(tb, 30*time.Second, m) })
-	held := func(l *mutex.Lock, err error) (lease, error) {
-		if err != nil {
-			return nil, err
-		}
-		return lockHeld{l}, nil
-	}
-	return handle{
-		acquire:    func(ctx context.Context, key string) (lease, error) { return held(m.Lock(ctx, key)) },
-		tryAcquire: func(ctx context.Context, key string) (lease, error) { return held(m.TryLock(ctx, key)) },
-	}
+	m := redistest.Must(mutex.New(rdb, mutex.Config{
+		Name: s.name, TTL: s.ttl, Replicas: s.replicas, ReplicaWait: s.replicaWait, LocalFor: s.localFor, KeepFor: harness.KeepFor(s.ttl),
+	}))(tb)
+	return opened(tb, m, func(l *mutex.Lock) lease { return lockHeld{l} }, m.Lock, m.TryLock)
 }
 
 func newSemaphore(tb testing.TB, rdb redis.UniversalClient, s settings, total int) handle {
 	tb.Helper()
-	m, err := semaphore.New(rdb, semaphore.Config{
-		Name: s.name, Limit: 1, Total: total, TTL: s.ttl, MaxWait: s.maxWait, Replicas: s.replicas, ReplicaWait: s.replicaWait,
-	})
-	redistest.WantErr(tb, err)
-	tb.Cleanup(func() { harness.CloseWithin(tb, 30*time.Second, m) })
-	held := func(l *semaphore.Lease, err error) (lease, error) {
-		if err != nil {
-			return nil, err
+	m := redistest.Must(semaphore.New(rdb, semaphore.Config{
+		Name: s.name, Limit: 1, Total: total, TTL: s.ttl, Replicas: s.replicas, ReplicaWait: s.replicaWait,
+	}))(tb)
+	return opened(tb, m, func(l *semaphore.Lease) lease { return permitHeld{l} }, m.Acquire, m.TryAcquire)
+}
+
+// opened is a handle that is closed at the end of the test.
+func opened[L any](tb testing.TB, h harness.Handle, held func(L) lease, take, try func(context.Context, string) (L, error)) handle {
+	tb.Cleanup(func() { harness.CloseWithin(tb, 30*time.Second, h) })
+	of := func(call func(context.Context, string) (L, error)) func(context.Context, string) (lease, error) {
+		return func(ctx context.Context, key string) (lease, error) {
+			l, err := call(ctx, key)
+			if err != nil {
+				return nil, err
+			}
+			return held(l), nil
 		}
-		return permitHeld{l}, nil
 	}
-	return handle{
-		acquire:    func(ctx context.Context, key string) (lease, error) { return held(m.Acquire(ctx, key)) },
-		tryAcquire: func(ctx context.Context, key string) (lease, error) { return held(m.TryAcquire(ctx, key)) },
-	}
+	return handle{of(take), of(try)}
 }
 
 // granted acquires key, as often as it takes: replicas that were cut off, on a busy machine,
@@ -137,7 +131,7 @@ func eachVersion(t *testing.T, fn func(t *testing.T, x *redistest.Replicated)) {
 }
 
 // onNewest runs fn on a primary with two replicas of the newest version, for each kind of lease.
-func onNewest(t *testing.T, fn func(t *testing.T, x *redistest.Replicated, newHandle func(tb testing.TB, rdb redis.UniversalClient, s settings) handle)) {
+func onNewest(t *testing.T, fn func(t *testing.T, x *redistest.Replicated, newHandle maker)) {
 	t.Helper()
 	x := redistest.StartReplicated(t, redistest.Newest(t), 2)
 	for kind, newHandle := range kinds {

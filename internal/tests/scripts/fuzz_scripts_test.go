@@ -3,7 +3,6 @@ package scripts_test
 import (
 	"bytes"
 	"context"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/permits"
 	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
-	"github.com/leasehold-go/leasehold/luascripts"
 )
 
 // fuzzed is a server for all inputs of a fuzz target in one process.
@@ -33,20 +31,11 @@ func (z fuzzed) do(c *call.Call) []int64 {
 	return redistest.Must(z.client.Do(context.Background(), c))(z)
 }
 
-// serve starts a server for a target, whose inputs each find it empty: the
-// embedded one, with a clock that stands still, or with LEASEHOLD_FUZZ_SERVER=1 a
-// real one, which answers raw arguments by its own Lua.
+// serve starts an embedded server for a target, whose inputs each find it empty, with a clock that stands still.
 func serve(f *testing.F) func(t *testing.T) fuzzed {
-	var addr string
-	if os.Getenv("LEASEHOLD_FUZZ_SERVER") == "1" {
-		redistest.NeedServers(f)
-		addr = redistest.StartServer(f, redistest.Installed()[0]).Addr()
-	} else {
-		mini := redistest.Mini(f)
-		mini.SetTime(time.UnixMilli(1_750_000_000_123))
-		addr = mini.Addr()
-	}
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	mini := redistest.Mini(f)
+	mini.SetTime(time.UnixMilli(1_750_000_000_123))
+	rdb := redis.NewClient(&redis.Options{Addr: mini.Addr()})
 	f.Cleanup(func() { _ = rdb.Close() })
 	client := redistest.Must(call.NewClient(rdb))(f)
 	return func(t *testing.T) fuzzed {
@@ -177,66 +166,5 @@ func FuzzPayloads(f *testing.F) {
 		if got := z.rdb.Get(ctx, value).Val(); got != string(payload) && (kept <= 0 || kept >= lasting) {
 			t.Errorf("%q came back as %q", payload, got)
 		}
-	})
-}
-
-var sources = []string{
-	luascripts.PermitsEnter(), luascripts.PermitsLeave(), luascripts.PermitsAsk(), luascripts.PermitsRenew(), luascripts.LoadsEnter(), luascripts.LoadsAsk(),
-	luascripts.LoadsLeave(), luascripts.LoadsRenew(), luascripts.LoadsPublish(), luascripts.LoadsInvalidate(), luascripts.LoadsPut(), luascripts.LoadsInspect(),
-	luascripts.LoadsNearRead(), luascripts.LoadsNearTell(), luascripts.LoadsNearLeave(), luascripts.GuardSet(),
-}
-
-// Arguments that no version sends may be refused, with an error of the server.
-// They end no server, and overwrite no key that is not of the type that it has to
-// be; and of a cached value it can still be told what is there.
-func FuzzRawArguments(f *testing.F) {
-	member := "hhhhhhhhhhhhhhhhhhhhhh.1.1.1000.1"
-	for _, number := range []string{"1", "0", "-1", "", "abc", "nan", "inf", "-inf", "1e308", "1e-9", "0x10", " 5 ", "9223372036854775808", "99999999999999999999999", "\x00"} {
-		for i := range sources {
-			f.Add(byte(i), byte(i), strings.Join([]string{member, number, number, number, number, number, number, "1"}, "\x01"))
-		}
-	}
-	for i := range sources {
-		f.Add(byte(i), byte(10), strings.Join([]string{strings.Repeat("\x00\r\n{}", 2<<10), "7", "", "v", "\xff", "-1", "5"}, "\x01"))
-		f.Add(byte(i), byte(10), "")
-	}
-	server := serve(f)
-	parts := []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside", "schemas", "near"}
-	f.Fuzz(func(t *testing.T, which, foreign byte, text string) {
-		z, ctx := server(t), context.Background()
-		source := sources[int(which)%len(sources)]
-		named := redistest.Must(keys.Family{Kind: loads.Kind, Name: "n"}.Resource("k"))(t)
-		all := []string{"guard:{g}:value", "guard:{g}:seen"}
-		if source != luascripts.GuardSet() {
-			all = nil
-			for _, part := range parts {
-				all = append(all, named.Part(part))
-			}
-		}
-		other := ""
-		if i := int(foreign) % 11; i < len(all) {
-			other = all[i]
-			z.rdb.HSet(ctx, other, "somebody", "else's")
-		}
-		args := strings.Split(text, "\x01")
-		words := make([]any, len(args))
-		for i, a := range args {
-			// A request for a million permits is a loop of a million.
-			if n, err := strconv.ParseFloat(strings.TrimSpace(a), 64); err == nil && i == 1 && n > 1000 && int(which)%len(sources) < 4 {
-				t.Skip()
-			}
-			words[i] = a
-		}
-		if err := z.rdb.Eval(ctx, source, all, words...).Err(); err != nil && err != redis.Nil {
-			_, answered := err.(redis.Error)
-			redistest.CheckNow(t, answered, "%v", err)
-		}
-		if other != "" {
-			got := z.rdb.HGetAll(ctx, other).Val()
-			redistest.CheckNow(t, len(got) == 1, "what another kept in %q is %v", other, got)
-			return
-		}
-		c := newLoadsResource(named).inspect()
-		redistest.Must(loads.ReadInspect(z.do(c), c.Text))(t)
 	})
 }

@@ -23,13 +23,8 @@ func TestModelOfFlights(t *testing.T) {
 		s := newModelServer(t, target)
 		rapid.Check(t, func(rt *rapid.T) {
 			named := s.fresh(rt, loads.Kind)
-			m := &loadMachine{res: newLoadsResource(named), tokens: map[uint64]int64{}}
-			m.machine = machine{modelServer: s, T: rt, model: newFlightModel(c), revoked: map[uint64]buried{}}
-			for _, c := range m.model.common().cells {
-				m.names = append(m.names, named.Part(c.name))
-			}
+			m := &loadMachine{machine: s.machine(rt, newFlightModel(c), named.Part), res: newLoadsResource(named), tokens: map[uint64]int64{}}
 			flightOf(m.model).near.key = loads.Near(named)
-			m.read() // what a sequence that failed has left
 			rt.Repeat(map[string]func(*rapid.T){
 				"enter": m.enterNew, "enter more": m.enterNew, "enter again": m.enterAgain, "leave": m.leave, "ask": m.ask, "renew": m.renew,
 				"land": m.land, "land more": m.land, "invalidate": m.invalidate, "put": m.put, "inspect": m.inspect, "pass": m.pass, "lose": m.loseOne,

@@ -41,17 +41,8 @@ func TestModelOfPermits(t *testing.T) {
 				rapid.Check(t, func(rt *rapid.T) {
 					named := s.fresh(rt, kind)
 					res := newPermitsResource(named, fenced)
-					word := "limit"
-					if fenced {
-						word = "fence"
-					}
-					m := &permitMachine{res: res, last: map[uint64]uint64{}, slots: map[uint64]*slot{}}
-					m.machine = machine{modelServer: s, T: rt, model: newPermitsModel(fenced, c), revoked: map[uint64]buried{}, tickets: map[uint64]int64{}}
-					for _, part := range []string{"holders", "queue", "alive", word, "revoked", "audit", "done:slot", "keepers"} {
-						m.names = append(m.names, named.Part(part))
-					}
+					m := &permitMachine{s.machine(rt, newPermitsModel(fenced, c), named.Part), res, map[uint64]uint64{}, map[uint64]*slot{}}
 					on(m.model).held.key = named.Part("holders")
-					m.read() // what a sequence that failed has left
 					rt.Repeat(map[string]func(*rapid.T){
 						"enter": m.enterNew, "enter again": m.enterAgain, "leave": m.leave, "ask": m.ask, "renew": m.renew,
 						"pass": m.pass, "pass some": m.pass, "enter more": m.enterNew, "leave more": m.leave, "word": m.setWord, "set": m.setLimit, "set again": m.setLimit, "lose": m.loseOne,

@@ -126,6 +126,16 @@ type machine struct {
 	aged    int64             // ms that passed, where the clock can't be set
 }
 
+// machine begins a sequence on keys that part names.
+func (s *modelServer) machine(t *rapid.T, model reference, part func(name string) string) machine {
+	m := machine{modelServer: s, T: t, model: model, revoked: map[uint64]buried{}, tickets: map[uint64]int64{}}
+	for _, c := range model.common().cells {
+		m.names = append(m.names, part(c.name))
+	}
+	m.read() // what a sequence that failed has left
+	return m
+}
+
 // read is the state of the server at one moment: its clock, the keys, and what
 // was published since the last read, which a message "." to each handle ends.
 func (m *machine) read() (us int64, cells []*cell, sent []string) {

@@ -29,12 +29,8 @@ func TestModelOfFamiliesWithATotal(t *testing.T) {
 		s := newModelServer(t, target)
 		rapid.Check(t, func(rt *rapid.T) {
 			s.fresh(rt, keys.Semaphore)
-			m := &familyMachine{named: keys.Family{Prefix: s.prefix, Kind: keys.Semaphore, Name: strconv.Itoa(s.checks)}}
-			m.machine = machine{modelServer: s, T: rt, model: newFamily(c), revoked: map[uint64]buried{}, tickets: map[uint64]int64{}}
-			for _, part := range parts {
-				m.names = append(m.names, m.named.Together().Part(part))
-			}
-			m.read() // what a sequence that failed has left
+			named := keys.Family{Prefix: s.prefix, Kind: keys.Semaphore, Name: strconv.Itoa(s.checks)}
+			m := &familyMachine{s.machine(rt, newFamily(c), named.Together().Part), named}
 			rt.Repeat(map[string]func(*rapid.T){
 				"enter": m.enterNew, "enter more": m.enterNew, "enter yet more": m.enterNew, "enter again": m.enterAgain,
 				"leave": m.leave, "leave more": m.leave, "leave yet more": m.leaveHeld, "ask": m.ask, "ask more": m.ask, "renew": m.renew,
