@@ -20,9 +20,8 @@ type Clock struct {
 	path string
 }
 
-// StartWithClock starts a server as [StartServer] does, whose wall clock can be
-// set while it runs. It needs Linux and a C compiler ($CC, or gcc): without them
-// the test is skipped, or fails with LEASEHOLD_REQUIRE_SERVERS=1.
+// StartWithClock starts a server as [StartServer] does, whose wall clock can be set while it runs. It needs Linux and
+// a C compiler ($CC, or gcc): without them the test is skipped, or fails with LEASEHOLD_REQUIRE_SERVERS=1.
 func StartWithClock(tb testing.TB, v Version, args ...string) (*Server, *Clock) {
 	tb.Helper()
 	dir := tb.TempDir()

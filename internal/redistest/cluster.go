@@ -84,9 +84,8 @@ func (c *Cluster) ReplicaOf(primary *Server) *Server {
 	})
 }
 
-// serves reports whether the node is a primary that accepts writes to key. The
-// node itself is asked: a primary that was replaced while it was away believes
-// in itself for no longer than it takes to reach the others.
+// serves reports whether the node is a primary that accepts writes to key. The node itself is asked: a primary that
+// was replaced while it was away believes in itself for no longer than it takes to reach the others.
 func (in *instance) serves(key string) bool {
 	// Asking for a key that is not there writes nothing, and a node that is a
 	// replica, or not responsible, or in a failed cluster refuses.

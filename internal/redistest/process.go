@@ -44,8 +44,7 @@ func (p *process) ended() bool {
 	}
 }
 
-// kill returns when the process is gone, so that its port and files are free.
-// SIGKILL also ends a stopped process.
+// kill returns when the process is gone, so that its port and files are free. SIGKILL also ends a stopped process.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
@@ -95,8 +94,7 @@ func fork(call func()) {
 
 func forkLoop(calls <-chan func(), done chan<- struct{}) {
 	defer close(done)
-	// Never unlocked: when this goroutine ends, its thread ends with it and
-	// takes along whatever child was forgotten.
+	// Never unlocked: when this goroutine ends, its thread ends with it and takes along whatever child was forgotten.
 	runtime.LockOSThread()
 	for call := range calls {
 		call()

@@ -4,8 +4,7 @@ package redistest
 
 import "syscall"
 
-// Other systems have no signal for a parent's death: there, a test run that is
-// killed leaves its servers behind.
+// Other systems have no signal for a parent's death: there, a test run that is killed leaves its servers behind.
 func dieWithParent() *syscall.SysProcAttr { return nil }
 
 // There is no cheap way to ask, so the signal is taken for its effect.

@@ -157,8 +157,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// Delay holds back every byte for so long in each direction. Bytes in flight
-// keep the delay that they set out with.
+// Delay holds back every byte for so long in each direction. Bytes in flight keep the delay that they set out with.
 func (p *Proxy) Delay(toServer, toClient time.Duration) {
 	p.change(func(n *network) { n.delay = [2]time.Duration{toServer, toClient} })
 }

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// proxyConn is one client's connection and its counterpart at the server. In
-// each direction one goroutine reads and decides, and another carries, so that
-// a delay holds up no reading and a cut fills buffers as a network's would.
+// proxyConn is one client's connection and its counterpart at the server. In each direction one goroutine reads and
+// decides, and another carries, so that a delay holds up no reading and a cut fills buffers as a network's would.
 type proxyConn struct {
 	p        *Proxy
 	id       int

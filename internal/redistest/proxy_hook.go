@@ -100,8 +100,7 @@ func newFault(tb testing.TB) *Fault {
 	return &Fault{tb: tb, fired: make(chan struct{}), gate: make(chan struct{})}
 }
 
-// Fired is closed when the fault has struck: the connection is closed, or the
-// held bytes have arrived at the proxy.
+// Fired is closed when the fault has struck: the connection is closed, or the held bytes have arrived at the proxy.
 func (f *Fault) Fired() <-chan struct{} { return f.fired }
 
 // Wait returns when the fault has struck and fails the test if that takes longer than ten seconds.
@@ -117,10 +116,9 @@ func (f *Fault) Wait() {
 // Release carries on what HoldRequest or HoldReply holds, or would hold.
 func (f *Fault) Release() { f.release.Do(func() { close(f.gate) }) }
 
-// EatReply drops the k-th reply (1 is the next one) to a command that match accepts and closes its
-// connection: the server ran the command, and the client doesn't know. The words that match gets begin with
-// the command's name in upper case. Faults count by themselves: to eat the next two replies, ask for k = 1
-// and k = 2.
+// EatReply drops the k-th reply (1 is the next one) to a command that match accepts and closes its connection: the
+// server ran the command, and the client doesn't know. The words that match gets begin with the command's name in
+// upper case. Faults count by themselves: to eat the next two replies, ask for k = 1 and k = 2.
 func (p *Proxy) EatReply(match func(cmd []string) bool, k int) *Fault {
 	return p.addFault(OnReply, match, k, Close)
 }

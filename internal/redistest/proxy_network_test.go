@@ -41,8 +41,7 @@ func TestProxyDropsMessagesOnly(t *testing.T) {
 	})
 }
 
-// Confirmations must be paired with their commands, or later replies would be
-// taken for those of other commands.
+// Confirmations must be paired with their commands, or later replies would be taken for those of other commands.
 func TestProxyPairsRepliesBehindSubscriptions(t *testing.T) {
 	eachProxy(t, func(t *testing.T, p *Proxy, _ *redis.Client, opt func(*redis.Options)) {
 		a, b := Name(t), Name(t)

@@ -14,8 +14,7 @@ func exactThread() {
 	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, setTimerSlack, 1, 0)
 }
 
-// sleepUntil sleeps by the kernel's clock: Go's own timers may come a millisecond late
-// where the network is busy.
+// sleepUntil sleeps by the kernel's clock: Go's own timers may come a millisecond late where the network is busy.
 func sleepUntil(due time.Time) {
 	for left := time.Until(due); left > 0; left = time.Until(due) {
 		ts := syscall.NsecToTimespec(int64(left))

@@ -176,8 +176,7 @@ func (x *Sentinel) sentinelAddrs() (addrs []string) {
 	return addrs
 }
 
-// Primary returns the server that is the primary now. During a failover it
-// waits until there is one that runs.
+// Primary returns the server that is the primary now. During a failover it waits until there is one that runs.
 func (x *Sentinel) Primary() *Server {
 	x.tb.Helper()
 	return first(x.tb, x.Nodes, "a primary", func(node *Server) bool { return node.running() && node.Role() == "master" })

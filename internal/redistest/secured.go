@@ -21,9 +21,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// secured is a server that is reached over TLS: its clients have its own certificate, and its user "app" may
-// do what the docs/security.md says, under any prefix. The harness itself goes in by the plain port as the
-// default user.
+// secured is a server that is reached over TLS: its clients have its own certificate, and its user "app" may do what
+// the docs/security.md says, under any prefix. The harness itself goes in by the plain port as the default user.
 type secured struct {
 	*instance
 	tlsPort int

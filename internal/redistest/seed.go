@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// fixedSeed is the seed of a run for which LEASEHOLD_SEED names none. It is always the same,
-// so that no change fails over a fault that another change made. Fresh seeds run beside the
-// checks of a change: see make soak.
+// fixedSeed is the seed of a run for which LEASEHOLD_SEED names none. It is always the same, so that no change fails
+// over a fault that another change made. Fresh seeds run beside the checks of a change: see make soak.
 const fixedSeed = 1
 
 func chosenSeed() (uint64, error) {

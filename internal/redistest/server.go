@@ -87,8 +87,7 @@ func (s *Server) Kill() {
 	}
 }
 
-// Pause stops the server's process (SIGSTOP): its connections stay open, and
-// nothing is answered until Resume.
+// Pause stops the server's process (SIGSTOP): its connections stay open, and nothing is answered until Resume.
 func (s *Server) Pause() {
 	s.tb.Helper()
 	if s.mine("Pause") {

@@ -89,8 +89,7 @@ func asNetwork(err error) error {
 	return err
 }
 
-// TripCount is how many round trips there were, by what they carried. What goes to one
-// server together is one write.
+// TripCount is how many round trips there were, by what they carried. What goes to one server together is one write.
 type TripCount struct{ Gets, Scripts, Times int }
 
 // tripName is what a round trip counts as by a script that it carries.
@@ -102,9 +101,8 @@ func tripName(script string) string {
 	return "script"
 }
 
-// TripCounter counts round trips since it was last asked. It leaves out
-// renewals: the handle renews a lease that is older than 100 ms when its holder begins to
-// listen, and on a machine that stood still any lease may be.
+// TripCounter counts round trips since it was last asked. It leaves out renewals: the handle renews a lease that is
+// older than 100 ms when its holder begins to listen, and on a machine that stood still any lease may be.
 func (w *Wire) TripCounter() func() TripCount {
 	now := func() TripCount {
 		w.mu.Lock()

@@ -80,9 +80,8 @@ func NewOn(t *testing.T, kind string, rdb redis.UniversalClient) *Fixture {
 	return &Fixture{T: t, RDB: rdb, Kind: kind, Family: redistest.Name(t)}
 }
 
-// Bubble runs fn on an embedded server in a synctest bubble, where time passes
-// only when everybody waits: for what takes long or must be exact. synctest.Wait
-// there says that all that was begun has come as far as it can.
+// Bubble runs fn on an embedded server in a synctest bubble, where time passes only when everybody waits: for what
+// takes long or must be exact. synctest.Wait there says that all that was begun has come as far as it can.
 func Bubble(t *testing.T, kind string, fn func(f *Fixture, server *miniredis.Miniredis)) {
 	t.Helper()
 	t.Parallel()
@@ -171,8 +170,7 @@ func (f *Fixture) Keys() (all []string) {
 	return slices.Compact(all) // a Cluster's replicas have them, too
 }
 
-// OnEach runs fn on every node, one after the other: of a Cluster the replicas too,
-// whose subscribers only they know.
+// OnEach runs fn on every node, one after the other: of a Cluster the replicas too, whose subscribers only they know.
 func (f *Fixture) OnEach(fn func(ctx context.Context, node redis.Cmdable) error) {
 	f.Helper()
 	if c, ok := f.RDB.(*redis.ClusterClient); ok {

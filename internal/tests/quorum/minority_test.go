@@ -11,8 +11,7 @@ import (
 
 var sizes = map[string]int{"three": 3, "five": 5}
 
-// While a minority is away, in whatever manner, locks are granted, renewed, handed over and given
-// back as before.
+// While a minority is away, in whatever manner, locks are granted, renewed, handed over and given back as before.
 func TestAMinorityIsAway(t *testing.T) {
 	ways := map[string]func(f *fleet, i int){
 		"killed": func(f *fleet, i int) { f.reals[i].Kill() },

@@ -23,8 +23,7 @@ type Run struct {
 // RunTTL is the TTL of the locks of a Run.
 const RunTTL = 1500 * time.Millisecond
 
-// Random does a Run on the newest installed version while four handles of one family compete. It
-// needs real servers.
+// Random does a Run on the newest installed version while four handles of one family compete. It needs real servers.
 func Random(t *testing.T, r Run, compete func(ctx context.Context, dice *rand.Rand, handles []*mutex.Mutex)) {
 	newestWith(t, r.Servers, r.Clocks, func(f *fleet) {
 		in := newInjector(f, r)

@@ -186,8 +186,7 @@ func TestReplicasAreCounted(t *testing.T) {
 	})
 }
 
-// Many callers wait for replicas. Others, of the same handle, give back and wait for their
-// turn as if nobody did.
+// Many callers wait for replicas. Others, of the same handle, give back and wait for their turn as if nobody did.
 func TestNobodyElseWaitsForReplicas(t *testing.T) {
 	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle maker) {
 		const wait = time.Second

@@ -34,9 +34,8 @@ var failovers = []failover{
 // between is how long locks are taken before a cut, and before the primary is killed.
 const between = 100 * time.Millisecond
 
-// Links are cut, the primary is killed while locks are taken, and a replica takes its
-// place. Counted are the locks that it grants although their holders believe in them. The
-// table of docs/choosing.md is what this prints:
+// Links are cut, the primary is killed while locks are taken, and a replica takes its place. Counted are the locks
+// that it grants although their holders believe in them. The table of docs/choosing.md is what this prints:
 //
 //	LEASEHOLD_REQUIRE_SERVERS=1 LEASEHOLD_ROUNDS=5 go test -run TestFailoverCounts -v ./internal/tests/replicas
 func TestFailoverCounts(t *testing.T) {

@@ -44,8 +44,7 @@ func serve(f *testing.F) func(t *testing.T) fuzzed {
 	}
 }
 
-// lasting is longer than an input takes; most is what the embedded server can
-// count in.
+// lasting is longer than an input takes; most is what the embedded server can count in.
 const (
 	lasting = time.Minute
 	most    = 100 * 365 * 24 * time.Hour
@@ -118,8 +117,7 @@ func FuzzRequests(f *testing.F) {
 
 func abs(n int) int { return max(n, -(n + 1)) }
 
-// What users hand in reaches the scripts as it is, whatever the bytes, and comes
-// back as it was.
+// What users hand in reaches the scripts as it is, whatever the bytes, and comes back as it was.
 func FuzzPayloads(f *testing.F) {
 	f.Add([]byte("value"), "", "", int64(time.Minute), int64(0), uint64(7))
 	f.Add([]byte("\x00\r\n\xff$-1\r\n"), "value:", strings.Repeat("0", 40), int64(0), int64(time.Second), uint64(1<<53-1))

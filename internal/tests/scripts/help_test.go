@@ -89,8 +89,7 @@ func (r *request) rejecting(rejected loads.Rejected) *request {
 	return &other
 }
 
-// await makes a request for a load wait for the load of a token, as the reply
-// "queued" does.
+// await makes a request for a load wait for the load of a token, as the reply "queued" does.
 func (r *request) await(t interface{ Fatal(...any) }, token uint64) {
 	const queued = 2
 	if _, err := r.ReadEnter(&call.Call{}, []int64{queued, 1, 1000, int64(token), 1}); err != nil {

@@ -68,9 +68,8 @@ func (w *world) snapshot() string {
 	return strings.Join(all, "\n")
 }
 
-// What a permit that is free costs the server: seven commands within the scripts to take
-// it and give it back, and twelve in a family with a total. A semaphore without a total
-// pays nothing for those that have one.
+// What a permit that is free costs the server: seven commands within the scripts to take it and give it back, and
+// twelve in a family with a total. A semaphore without a total pays nothing for those that have one.
 func TestCommandsOfAFreePair(t *testing.T) {
 	srv := redistest.StartServer(t, redistest.Newest(t))
 	rdb, stats := srv.Client(), srv.Client()

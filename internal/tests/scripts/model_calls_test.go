@@ -27,9 +27,8 @@ type outcome struct {
 	text []string
 }
 
-// call makes a call and compares what it answers, publishes and leaves behind
-// with what the reference does. clockAt is which integer of the reply is the
-// clock, -1 where it has none that often.
+// call makes a call and compares what it answers, publishes and leaves behind with what the reference does. clockAt
+// is which integer of the reply is the clock, -1 where it has none that often.
 func (m *machine) call(what string, c *call.Call, clockAt int, predict func(reference) outcome) outcome {
 	m.calls++
 	before := m.clock()
@@ -97,9 +96,8 @@ func (m *machine) compare(what string, before int64, got outcome, clockAt int, p
 	m.Fatalf("after %d calls, %s:%s", m.calls, what, differ)
 }
 
-// settle takes over what the clock of a real server decided: whether a key has
-// ended by the time that it is read; and when a string ends, which an older
-// server counts from when its SET ran, not from the time that the script read.
+// settle takes over what the clock of a real server decided: whether a key has ended by the time that it is read; and
+// when a string ends, which an older server counts from when its SET ran, not from the time that the script read.
 func (b *base) settle(cells []*cell, before, after int64, real bool) {
 	for i, c := range b.cells {
 		if !real || !c.exists() {
@@ -127,8 +125,7 @@ func difference(got, want outcome, sent, wantSent []string, cells, wantCells []*
 	return ""
 }
 
-// pass lets time pass: to just before, at or just after something happens by
-// itself, or by any time.
+// pass lets time pass: to just before, at or just after something happens by itself, or by any time.
 func (m *machine) pass(t *rapid.T) {
 	now := m.clock()
 	d := rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(1_000, 10_000_000)).Draw(t, "µs")
@@ -200,8 +197,7 @@ func (m *machine) lose(i int) {
 	c.clear()
 }
 
-// issue names a new request; again is one that was named before, the latest
-// sooner than others.
+// issue names a new request; again is one that was named before, the latest sooner than others.
 func (m *machine) again(t *rapid.T) *request {
 	if len(m.issued) == 0 {
 		t.Skip("none yet")

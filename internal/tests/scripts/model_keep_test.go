@@ -28,8 +28,7 @@ func (p *permitsModel) register(handle string) (added int64) {
 	return added
 }
 
-// recall tells all keepers, unless they were told a moment ago. It says whether permits may be
-// on their way.
+// recall tells all keepers, unless they were told a moment ago. It says whether permits may be on their way.
 func (p *permitsModel) recall() bool {
 	if p.recalled() {
 		p.alive.put("^", p.now+p.c.recalled)

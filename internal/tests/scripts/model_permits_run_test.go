@@ -28,9 +28,8 @@ func scriptConstants(t *testing.T) constants {
 	}
 }
 
-// Random calls of three handles on one key, each of which has to answer, publish
-// and leave behind what the reference says, to the last bit; on the embedded
-// server with a clock that stands still between the calls.
+// Random calls of three handles on one key, each of which has to answer, publish and leave behind what the reference
+// says, to the last bit; on the embedded server with a clock that stands still between the calls.
 func TestModelOfPermits(t *testing.T) {
 	c := scriptConstants(t)
 	for kind, fenced := range map[keys.Kind]bool{keys.Semaphore: false, keys.Mutex: true} {

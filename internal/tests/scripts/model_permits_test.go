@@ -156,8 +156,7 @@ func (p *permitsModel) advance() {
 	}
 }
 
-// clear drops those of the head of the queue that are dead, and parks those whose
-// sign of life is overdue.
+// clear drops those of the head of the queue that are dead, and parks those whose sign of life is overdue.
 func (p *permitsModel) clear(heads []string) {
 	for _, m := range heads {
 		switch life := p.alive.at(m) - p.now; {

@@ -10,8 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
-// revocations is the reference of what marks the revoked attempts of a resource: their
-// reasons, and the audit.
+// revocations is the reference of what marks the revoked attempts of a resource: their reasons, and the audit.
 type revocations struct{ marks, audit *cell }
 
 func revocationCells() []*cell {
@@ -147,8 +146,7 @@ func (m *machine) revoke(t *rapid.T, target protocol.Resource, r *request) outco
 	stood := m.model.(revoking).stands(r.Member()) // may be over by the time of the call
 	got := m.call(fmt.Sprintf("revoke %s as %q: %s", name(r), member, reason), target.Revoke(member, id, reason), 1,
 		func(ref reference) outcome { return ref.(revoking).revoke(member, id, reason) })
-	// What holds without the reference: it is gone, the first reason stays, and a second
-	// call knows it.
+	// What holds without the reference: it is gone, the first reason stays, and a second call knows it.
 	if member == "" {
 		return got
 	}
@@ -197,8 +195,7 @@ func (m *machine) gaveUp(r *request) {
 	}
 }
 
-// notRevoked fails where a request that was revoked was let in again, while its tombstone
-// lasts.
+// notRevoked fails where a request that was revoked was let in again, while its tombstone lasts.
 func (m *machine) notRevoked(r *request) {
 	now := m.model.common().now + m.aged
 	if b, revoked := m.revoked[r.Seq]; revoked && now < b.until {

@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// The references of the model tests: what the scripts have to do, in plain Go,
-// on plain maps. They are compared with the scripts after each call, so they say
-// also what is kept until when.
+// The references of the model tests: what the scripts have to do, in plain Go, on plain maps. They are compared with
+// the scripts after each call, so they say also what is kept until when.
 
 // cell is one key of Redis: a sorted set, a hash, a stream, or a string. It is there as long as it
 // holds something and its time has not come.
@@ -141,8 +140,7 @@ func (c *cell) String() string {
 	return fmt.Sprintf("%suntil %d", &b, c.until)
 }
 
-// base is what the references have in common: the keys, the clock, and what a
-// call answers beside its reply.
+// base is what the references have in common: the keys, the clock, and what a call answers beside its reply.
 type base struct {
 	cells []*cell
 	us    int64 // the server's clock
@@ -194,8 +192,7 @@ func (b *base) times() []int64 {
 	return slices.Compact(all)
 }
 
-// age is what time does to the keys, where the clock can't be set: what is to
-// come comes sooner.
+// age is what time does to the keys, where the clock can't be set: what is to come comes sooner.
 func (b *base) age(ms int64) {
 	for _, c := range b.cells {
 		for m := range c.scores {

@@ -16,8 +16,7 @@ import (
 
 // The reference of permits, for leases that serve several turns of a process.
 
-// leaveTurns is a leave that brings the fence up to the last turn's token, if the lease is still
-// held.
+// leaveTurns is a leave that brings the fence up to the last turn's token, if the lease is still held.
 func (p *permitsModel) leaveTurns(member string, void, last int64) []int64 {
 	issued, _ := strconv.ParseInt(p.word.text, 10, 64)
 	if p.left(member) > 0 && issued < last {
@@ -58,17 +57,15 @@ func (m *permitMachine) lastIssued() int64 {
 	return last
 }
 
-// endsSoon reports whether a key may end, by the clock of a real server, while a call is
-// made.
+// endsSoon reports whether a key may end, by the clock of a real server, while a call is made.
 func (m *permitMachine) endsSoon(key int) bool {
 	left := must(m.rdb.PTTL(context.Background(), m.names[key]).Result())(m)
 	return m.real() && left != -1 && left < 5*time.Second // -1: it has no end
 }
 
-// rises fails where a leave of turns broke what tokens promise. It looks at the server
-// alone, since the reference may be wrong in the same way as the scripts: the fence is not
-// set back, it is not behind the last turn of a lease that was still held, and what the
-// same call handed on has a token above it.
+// rises fails where a leave of turns broke what tokens promise. It looks at the server alone, since the reference may
+// be wrong in the same way as the scripts: the fence is not set back, it is not behind the last turn of a lease that
+// was still held, and what the same call handed on has a token above it.
 func (m *permitMachine) rises(r *request, was standing, before int64, reply protocol.Reply) {
 	after, last := m.lastIssued(), int64(m.last[r.Seq])
 	switch {
@@ -109,8 +106,7 @@ func (m *permitMachine) standingOf(r *request) standing {
 	return notHeld
 }
 
-// holds is a member that holds the resource on the server for longer than left, "" where
-// none does.
+// holds is a member that holds the resource on the server for longer than left, "" where none does.
 func (m *permitMachine) holds(left time.Duration) string {
 	all := must(m.rdb.ZRangeByScore(context.Background(), m.names[0], &redis.ZRangeBy{Min: fmt.Sprint("(", m.clock()/1000+left.Milliseconds()), Max: "+inf", Count: 1}).Result())(m)
 	if len(all) == 0 {

@@ -22,9 +22,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// The model tests run so many random sequences a server; LEASEHOLD_ROUNDS
-// multiplies it. The text of a failure names the seed, with which -rapid.seed or
-// LEASEHOLD_SEED runs the same again: exactly on the embedded server, whose clock
+// The model tests run so many random sequences a server; LEASEHOLD_ROUNDS multiplies it. The text of a failure names
+// the seed, with which -rapid.seed or LEASEHOLD_SEED runs the same again: exactly on the embedded server, whose clock
 // is set, and nearly so on a real one.
 func init() {
 	checks := 30

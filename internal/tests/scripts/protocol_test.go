@@ -71,8 +71,7 @@ func (w *world) tryEnter(r *request, o protocol.EnterOptions) (protocol.Reply, e
 	return reply, nil
 }
 
-// enter queues where nothing is free, and fails the test unless it is answered
-// as wanted.
+// enter queues where nothing is free, and fails the test unless it is answered as wanted.
 func (w *world) enter(r *request, want life.Code) protocol.Reply {
 	w.Helper()
 	reply := redistest.Must(w.tryEnter(r, protocol.EnterOptions{Wait: true}))(w)
@@ -118,16 +117,14 @@ func (w *world) holders() map[string]time.Duration {
 	return m
 }
 
-// overdue makes the last sign of life of a waiter older, so that it is alive
-// until left from now.
+// overdue makes the last sign of life of a waiter older, so that it is alive until left from now.
 func (w *world) overdue(r *request, left time.Duration) {
 	w.Helper()
 	at := float64(w.now()/1000 + left.Milliseconds())
 	redistest.WantErr(w, w.rdb.ZAddXX(context.Background(), w.res.Part("alive"), redis.Z{Score: at, Member: r.Member()}).Err())
 }
 
-// signs makes waiters alive until left from now, so that a slow machine makes none of them
-// overdue, or dead.
+// signs makes waiters alive until left from now, so that a slow machine makes none of them overdue, or dead.
 func (w *world) signs(left time.Duration, waiters ...*request) {
 	w.Helper()
 	at := float64(w.now()/1000 + left.Milliseconds())
@@ -256,8 +253,7 @@ func TestGrantsOfOneCallAreBounded(t *testing.T) {
 	})
 }
 
-// A newcomer's place is behind every waiter, parked ones included, though the clock
-// went back.
+// A newcomer's place is behind every waiter, parked ones included, though the clock went back.
 func TestTicketIsBehindParkedWaiters(t *testing.T) {
 	each(t, true, func(w *world) {
 		w.enter(w.lock(hereHandle), life.Granted)

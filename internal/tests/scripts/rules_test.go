@@ -42,8 +42,7 @@ func TestMemberOfAnotherForm(t *testing.T) {
 	})
 }
 
-// A holder whose lease has expired, and was granted to the next one since, gives
-// back nothing: nobody else is let in.
+// A holder whose lease has expired, and was granted to the next one since, gives back nothing: nobody else is let in.
 func TestLateLeaveHandsOverNothing(t *testing.T) {
 	each(t, true, func(w *world) {
 		ctx, holders := w.Context(), w.res.FirstKey()

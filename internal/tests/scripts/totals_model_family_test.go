@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// parts are the keys of a family with a total, as the scripts take them: most of them the
-// first eight.
+// parts are the keys of a family with a total, as the scripts take them: most of them the first eight.
 var parts = []string{"holders", "places", "queue", "line", "alive", "ready", "turns", "limits", "revoked", "audit"}
 
 // The constants of the scripts, which a test compares with their text.

@@ -18,10 +18,9 @@ import (
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
-// Random calls of three handles on four keys, each of which has to answer, publish
-// and leave behind what the reference says, to the last bit; on the embedded server
-// with a clock that stands still between the calls. Any of the keys in Redis may be
-// lost at any time.
+// Random calls of three handles on four keys, each of which has to answer, publish and leave behind what the
+// reference says, to the last bit; on the embedded server with a clock that stands still between the calls. Any of
+// the keys in Redis may be lost at any time.
 func TestModelOfFamiliesWithATotal(t *testing.T) {
 	c := scriptConstants(t)
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// head is the first living waiter of a key that the limits admit; ok = false: the
-// call has looked at enough.
+// head is the first living waiter of a key that the limits admit; ok = false: the call has looked at enough.
 func (f *family) head(key string) (t terms, at string, found, ok bool) {
 	for f.steps < mostSteps {
 		f.steps++

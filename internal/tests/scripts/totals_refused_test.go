@@ -67,8 +67,7 @@ func (d *desk) dump() string {
 	return strings.Join(all, "\n")
 }
 
-// Out of memory, what gives back and keeps works, hands over, and what takes is
-// refused before it changed anything.
+// Out of memory, what gives back and keeps works, hands over, and what takes is refused before it changed anything.
 func TestOutOfMemory(t *testing.T) {
 	redistest.NeedServers(t)
 	for _, v := range redistest.Installed() {

@@ -53,8 +53,7 @@ func TestLostPartsHealWithinASignOfLife(t *testing.T) {
 	}
 }
 
-// MaxWaiters counts the living, also where more waiters of other keys died before than one
-// call drops.
+// MaxWaiters counts the living, also where more waiters of other keys died before than one call drops.
 func TestDeadWaitersOfTheKeyDoNotCount(t *testing.T) {
 	eachDesk(t, 1, func(t *testing.T, d *desk) {
 		d.enter("k", 1, 1, 1)
@@ -79,8 +78,7 @@ func TestDeadWaitersOfTheKeyDoNotCount(t *testing.T) {
 	})
 }
 
-// A waiter that is queued anew after queue was lost finds its place in line still there.
-// It is counted once.
+// A waiter that is queued anew after queue was lost finds its place in line still there. It is counted once.
 func TestWaiterThatIsQueuedAnewCountsOnce(t *testing.T) {
 	eachDesk(t, 1, func(t *testing.T, d *desk) {
 		d.enter("k", 1, 1, 1)

@@ -124,8 +124,7 @@ func TestNewcomersStarveNoKey(t *testing.T) {
 	})
 }
 
-// 20,000 keys that come once leave at most a few hundred entries while under way, and
-// nothing after.
+// 20,000 keys that come once leave at most a few hundred entries while under way, and nothing after.
 func TestKeysThatCameOnceLeaveNothing(t *testing.T) {
 	eachDesk(t, 4, func(t *testing.T, d *desk) {
 		keys := d.some(20_000, 500)
@@ -178,9 +177,8 @@ func TestRaiseGrantsThousandsAtOnce(t *testing.T) {
 	})
 }
 
-// Keys that have one request in line at a time compete anew after each grant. A key
-// whose requests are heavy gets as much as the others also then: a virtual time that ran
-// ahead of their tags would take from them and give to it.
+// Keys that have one request in line at a time compete anew after each grant. A key whose requests are heavy gets as
+// much as the others also then: a virtual time that ran ahead of their tags would take from them and give to it.
 func TestHeavyKeyGetsNoMoreThanItsShare(t *testing.T) {
 	eachDesk(t, 12, func(t *testing.T, d *desk) {
 		if d.embedded {

@@ -133,8 +133,7 @@ func TestKeyThatStoodAsideFirstIsNext(t *testing.T) {
 	})
 }
 
-// A request that fits tells that it is held up, however many requests that do not fit stand
-// before it.
+// A request that fits tells that it is held up, however many requests that do not fit stand before it.
 func TestRequestBehindManyIsSeen(t *testing.T) {
 	eachDesk(t, 4, func(t *testing.T, d *desk) {
 		d.enter("long", 1, 4, 1)

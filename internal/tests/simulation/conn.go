@@ -128,9 +128,8 @@ func (c *conn) passes(dir string, what []byte) (passes, ends bool) {
 	return false, true
 }
 
-// carry takes bytes from one end and delivers them to the other, in order. It
-// never stops reading, and delivers what it has read also after the reading side
-// has ended: that is how a call runs after its caller has given up.
+// carry takes bytes from one end and delivers them to the other, in order. It never stops reading, and delivers what
+// it has read also after the reading side has ended: that is how a call runs after its caller has given up.
 func (c *conn) carry(dir string, from, to net.Conn) {
 	type chunk struct {
 		bytes []byte

@@ -64,9 +64,8 @@ func (w *world) failedBy(a *asking, err error, good bool) {
 	}
 }
 
-// checkLoads checks that no load began while another one of its key ran on,
-// unless something was dropped in between, or everybody had left the older: then
-// its lease is free before it is told so. Called with the lock.
+// checkLoads checks that no load began while another one of its key ran on, unless something was dropped in between,
+// or everybody had left the older: then its lease is free before it is told so. Called with the lock.
 func (w *world) checkLoads() {
 	if w.violation != nil {
 		return

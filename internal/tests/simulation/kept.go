@@ -44,8 +44,7 @@ func (w *world) resumes(b *belief) {
 	}
 }
 
-// refusedByKept judges a TryAcquire that says "busy": it must not if nobody uses the key, and it
-// says so in time.
+// refusedByKept judges a TryAcquire that says "busy": it must not if nobody uses the key, and it says so in time.
 func (w *world) refusedByKept(b *belief, good bool, waited time.Duration) {
 	if !good || !w.keepsAny() {
 		return

@@ -132,8 +132,7 @@ func (l *ledger) enterSince(b *belief) time.Time {
 	return since
 }
 
-// turnOf notes that b is a turn on its lease, which may have been asked for before b was. The
-// world's lock is held.
+// turnOf notes that b is a turn on its lease, which may have been asked for before b was. The world's lock is held.
 func (l *ledger) turnOf(b *belief) {
 	if !b.turns() {
 		return
@@ -157,8 +156,7 @@ func (l *ledger) asks(b *belief) {
 	l.uses(b.client, b.kind, b.key, b.asked)
 }
 
-// unusedSince is since when the client of b has not used its key; zero: it does so now. The
-// world's lock is held.
+// unusedSince is since when the client of b has not used its key; zero: it does so now. The world's lock is held.
 func (l *ledger) unusedSince(b *belief) time.Time {
 	if l.usedNow(b.client, b.kind, b.key) {
 		return time.Time{}

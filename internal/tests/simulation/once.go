@@ -48,8 +48,7 @@ func (w *world) slot(st step) *slotState {
 	return s
 }
 
-// completeAt returns whether the slot was complete at some moment from one time to another. The
-// world's lock is held.
+// completeAt returns whether the slot was complete at some moment from one time to another. The world's lock is held.
 func (w *world) completeAt(s *slotState, from, to time.Time) bool {
 	return slices.ContainsFunc(s.done, func(d completion) bool {
 		until := d.until

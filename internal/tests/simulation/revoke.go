@@ -11,8 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 )
 
-// revocation is an attempt that a call of revoke took away, as the server was seen to
-// before and after that call.
+// revocation is an attempt that a call of revoke took away, as the server was seen to before and after that call.
 type revocation struct {
 	kind, key, id string
 	reason        string // of the call that did it: no two calls have the same

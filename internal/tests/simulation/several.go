@@ -82,8 +82,7 @@ func (w *world) takeSeveral(c *client, st step) {
 	}
 }
 
-// refusedSeveral checks the error of a call that wanted several things: S4. What is then still
-// held the watch finds.
+// refusedSeveral checks the error of a call that wanted several things: S4. What is then still held the watch finds.
 func (w *world) refusedSeveral(all []*belief, st step, err error, good, stopped, ending bool) {
 	now, c := time.Now(), all[0].client
 	var revoked *leasehold.RevokedError

@@ -204,9 +204,8 @@ func (w *world) watchLeases(seen map[string]*heads, kind, key string) {
 	}
 }
 
-// fitsTotal reports whether there is room for n permits under the total, and for how
-// long they may stay free although a request waits for them: a request that does not
-// fit holds up the others, and stands aside for up to 8 s.
+// fitsTotal reports whether there is room for n permits under the total, and for how long they may stay free although
+// a request waits for them: a request that does not fit holds up the others, and stands aside for up to 8 s.
 func (w *world) fitsTotal(n int, from, now time.Time) (fits bool, longest time.Duration) {
 	least, _ := w.limitAt("tot", "", from, now)
 	fits = len(w.set(redisKey("tot", "", "holders"), now.UnixMilli()))+n <= least

@@ -1,6 +1,5 @@
-// Package situations brings handles into the situations that an Observer is told of.
-// Each says which events it must be told, so that the events themselves and what is
-// made of them can be tested in the same situations.
+// Package situations brings handles into the situations that an Observer is told of. Each says which events it must
+// be told, so that the events themselves and what is made of them can be tested in the same situations.
 package situations
 
 import (
@@ -26,8 +25,7 @@ import (
 // Situation is one situation, in a bubble of its own.
 type Situation struct {
 	Name string
-	// Want is how often each event must be told in it. Other kinds of events may
-	// occur, and renewals more often.
+	// Want is how often each event must be told in it. Other kinds of events may occur, and renewals more often.
 	Want map[Told]int
 	run  func(s *stage)
 }

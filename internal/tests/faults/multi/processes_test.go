@@ -41,8 +41,7 @@ func init() { redistest.RegisterChild("multi crowd", crowd) }
 // the family, the seed and its number. Each of its callers takes two to four of eight locks
 // again and again, until the input ends. A line of input says that a process was killed.
 //
-// A holder marks its keys at the server. A mark ends with its lease, so one that is found is of
-// another holder.
+// A holder marks its keys at the server. A mark ends with its lease, so one that is found is of another holder.
 func crowd(args []string) int {
 	rdb, marks := harness.Dial(args[0]), harness.Dial(args[1])
 	seed, _ := strconv.ParseUint(args[3], 10, 64)

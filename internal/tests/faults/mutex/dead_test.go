@@ -19,11 +19,10 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// A process dies with many waiters at the head of a queue. The lock reaches the
-// living waiter behind them within 3 s of the death or 0.5 s of the release,
-// whichever is later, in a number of calls that grows with one per 250 dead waiters.
-// All times are the server's: the death is the last sign of life, and the token of the
-// living waiter's lock is the time of its grant.
+// A process dies with many waiters at the head of a queue. The lock reaches the living waiter behind them within 3 s
+// of the death or 0.5 s of the release, whichever is later, in a number of calls that grows with one per 250 dead
+// waiters. All times are the server's: the death is the last sign of life, and the token of the living waiter's lock
+// is the time of its grant.
 //
 // A lock that is released up to 2 s after the death goes to a dead waiter, whose first
 // term ends 2.9 s after the death at the latest. That is the longest way, for releases
@@ -53,9 +52,8 @@ func TestDeadWaitersInNumbers(t *testing.T) {
 	}
 }
 
-// passDeadWaiters lets a process die with waiters, releases their lock so long after
-// that, and waits until it has reached the living waiter behind them. It reports whether
-// that was in time.
+// passDeadWaiters lets a process die with waiters, releases their lock so long after that, and waits until it has
+// reached the living waiter behind them. It reports whether that was in time.
 func passDeadWaiters(t *testing.T, srv *redistest.Server, waiters int, release time.Duration) (inTime bool) {
 	rdb := srv.Client()
 	h := redistest.Must(mutex.New(rdb, mutex.Config{Name: "dead"}))(t)

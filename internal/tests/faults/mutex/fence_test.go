@@ -26,8 +26,7 @@ var (
 	otherFences = []string{"nan", "-nan", "text", "", "-1", "-9007199254740993", "-inf", "-1e300", "1e3", "0.5", "9007199254740990"}
 )
 
-// saysSpent fails the test unless err says that no token is left, and names the key and the
-// value.
+// saysSpent fails the test unless err says that no token is left, and names the key and the value.
 func saysSpent(tb testing.TB, what string, err error, key, value string) {
 	tb.Helper()
 	redistest.Check(tb, errors.Is(err, leasehold.ErrUnavailable) && !errors.Is(err, leasehold.ErrBusy),
@@ -87,8 +86,7 @@ func TestFenceSetByHand(t *testing.T) {
 	})
 }
 
-// A fence ahead of the clock with a fraction: the tokens of a reply and of a message are whole
-// numbers, and differ.
+// A fence ahead of the clock with a fraction: the tokens of a reply and of a message are whole numbers, and differ.
 func TestFenceWithAFraction(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
 		s := newSite(t, target.Client(t))
@@ -109,9 +107,8 @@ func TestFenceWithAFraction(t *testing.T) {
 	})
 }
 
-// The fence is spent while a lock is held and others wait for it, of the holder's process and
-// of another one. The holder keeps the lock and gives it back. The waiters are told why they
-// get no lock, and leave nothing behind.
+// The fence is spent while a lock is held and others wait for it, of the holder's process and of another one. The
+// holder keeps the lock and gives it back. The waiters are told why they get no lock, and leave nothing behind.
 func TestFenceIsSpentUnderALock(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
 		for _, how := range []string{"unlock", "revoke", "expiry"} {

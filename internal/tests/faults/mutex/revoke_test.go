@@ -86,9 +86,8 @@ func eachNode(t *testing.T, rdb redis.UniversalClient, fn func(node *redis.Clien
 	}
 }
 
-// Every subscription of a handle with many locks is cut: the handle renews
-// each lock, many in a round trip, and no lock is lost. On a Cluster, where each key has
-// a subscription of its own, too.
+// Every subscription of a handle with many locks is cut: the handle renews each lock, many in a round trip, and no
+// lock is lost. On a Cluster, where each key has a subscription of its own, too.
 func TestLocksAreRenewedTogetherAfterACut(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
 		if target.Kind == redistest.KindMini {

@@ -16,8 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// sentOverBus counts the messages of PUBLISH that the nodes of a Cluster have sent to
-// each other so far.
+// sentOverBus counts the messages of PUBLISH that the nodes of a Cluster have sent to each other so far.
 func sentOverBus(t *testing.T, c *redistest.Cluster) (sum int) {
 	t.Helper()
 	for _, node := range c.Nodes {
@@ -47,8 +46,7 @@ func keysOnEachPrimary(s *site, c *redistest.Cluster, n int) (all []string) {
 	return all
 }
 
-// turns has two processes take a lock by turns until the time is over, and counts the
-// turns.
+// turns has two processes take a lock by turns until the time is over, and counts the turns.
 func turns(t *testing.T, two [2]*mutex.Mutex, key string, span time.Duration) int {
 	t.Helper()
 	var count atomic.Int64
@@ -113,9 +111,8 @@ func TestHandOversStayInTheShard(t *testing.T) {
 	}
 }
 
-// The slot of a key moves while a process waits for the lock, and again: it is told of
-// its grant by a message from where the slot is then, which asking every 1.5 s would
-// not be in time for.
+// The slot of a key moves while a process waits for the lock, and again: it is told of its grant by a message from
+// where the slot is then, which asking every 1.5 s would not be in time for.
 func TestGrantAfterASlotMoved(t *testing.T) {
 	c := redistest.StartPatientCluster(t, redistest.Newest(t))
 	s := newSite(t, c.Client())

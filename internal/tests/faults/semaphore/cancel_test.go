@@ -17,8 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-// The connection breaks at each byte, and ctx ends at that moment: the calls
-// that are made anew meet the leave.
+// The connection breaks at each byte, and ctx ends at that moment: the calls that are made anew meet the leave.
 func TestCtxEndsWhereTheConnectionBreaks(t *testing.T) {
 	srv := redistest.Shared(t, redistest.Newest(t))
 	s := newSite(t, srv.Client())

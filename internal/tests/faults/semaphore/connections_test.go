@@ -67,11 +67,9 @@ func TestPoolExhaustedByOthers(t *testing.T) {
 	})
 }
 
-// For a second every connection that carries anything goes silent for good,
-// as behind a firewall that forgets what it knew; new ones are well after that.
-// Leases that have as long left to live are renewed on those, whatever
-// still waits for an answer on the others. The newest server alone: what is
-// tested is the client.
+// For a second every connection that carries anything goes silent for good, as behind a firewall that forgets what it
+// knew; new ones are well after that. Leases that have as long left to live are renewed on those, whatever still
+// waits for an answer on the others. The newest server alone: what is tested is the client.
 func TestLeasesOutliveDeadConnections(t *testing.T) {
 	srv := redistest.Shared(t, redistest.Newest(t))
 	s := newSite(t, srv.Client())

@@ -21,8 +21,7 @@ type answer string
 func (a answer) Error() string { return string(a) }
 func (answer) RedisError()     {}
 
-// The server refuses to give back, several times, and then works again: the permit
-// comes back long before its TTL.
+// The server refuses to give back, several times, and then works again: the permit comes back long before its TTL.
 func TestRefusedLeavesAreRepeated(t *testing.T) {
 	srv := redistest.Shared(t, redistest.NeedServers(t)[0])
 	for _, text := range []string{
@@ -67,8 +66,7 @@ func TestRefusedLeavesAreRepeated(t *testing.T) {
 // lastingTTL is that of leases that have to stay held, on a busy machine too.
 const lastingTTL = 3 * time.Second
 
-// ownServers runs fn on a server of each version that is the test's own, all at
-// once.
+// ownServers runs fn on a server of each version that is the test's own, all at once.
 func ownServers(t *testing.T, fn func(t *testing.T, srv *redistest.Server)) {
 	var all sync.WaitGroup
 	for _, v := range redistest.NeedServers(t) {
@@ -77,8 +75,7 @@ func ownServers(t *testing.T, fn func(t *testing.T, srv *redistest.Server)) {
 	all.Wait()
 }
 
-// noBusyLoop says that what is tried again and again meanwhile takes no more
-// than so many commands in a second.
+// noBusyLoop says that what is tried again and again meanwhile takes no more than so many commands in a second.
 func noBusyLoop(tb testing.TB, p *redistest.Proxy, most int) {
 	tb.Helper()
 	p.ResetCounts()
@@ -137,8 +134,7 @@ func TestReadOnlyServer(t *testing.T) {
 	})
 }
 
-// The server's memory is full and it evicts nothing: nothing more is granted,
-// and nothing is lost.
+// The server's memory is full and it evicts nothing: nothing more is granted, and nothing is lost.
 func TestServerOutOfMemory(t *testing.T) {
 	ownServers(t, func(t *testing.T, srv *redistest.Server) {
 		s := newSite(t, srv.Client())

@@ -27,8 +27,7 @@ func TestLeasesOfHealthyNodesOutliveASickOne(t *testing.T) {
 	t.Error("the healthy nodes did not answer anybody, three times")
 }
 
-// leasesOutliveASickNode reports whether the run counts: whether the healthy nodes answered
-// all the time.
+// leasesOutliveASickNode reports whether the run counts: whether the healthy nodes answered all the time.
 func leasesOutliveASickNode(t *testing.T) bool {
 	c := redistest.StartCluster(t, redistest.NeedServers(t)[0])
 	s := newSite(t, c.Client())

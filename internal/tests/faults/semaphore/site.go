@@ -1,5 +1,4 @@
-// Package semaphore holds what the package semaphore does under each fault, on real
-// servers.
+// Package semaphore holds what the package semaphore does under each fault, on real servers.
 package semaphore
 
 import (
@@ -44,8 +43,7 @@ func (s *site) closing(rdb redis.UniversalClient, cfg semaphore.Config) *semapho
 	return h
 }
 
-// empty waits until nothing is held and nobody waits, then takes all permits at
-// once, and gives them back.
+// empty waits until nothing is held and nobody waits, then takes all permits at once, and gives them back.
 func (s *site) empty(limit int, within time.Duration) {
 	s.TB.Helper()
 	harness.Until(s.TB, within, func() error {

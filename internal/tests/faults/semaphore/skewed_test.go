@@ -44,9 +44,8 @@ func skewed(t *testing.T, apart time.Duration) (rdb *redis.ClusterClient, nodes 
 	return rdb, nodes
 }
 
-// The clocks of two nodes stand apart by more than an enter may be late: calls to
-// either node are judged by its own clock, so that each acquisition is one call, and
-// a waiter's Deadline is right.
+// The clocks of two nodes stand apart by more than an enter may be late: calls to either node are judged by its own
+// clock, so that each acquisition is one call, and a waiter's Deadline is right.
 func TestClocksOfTwoNodesStandApart(t *testing.T) {
 	for _, apart := range []time.Duration{2 * time.Second, -8 * time.Second, 8 * time.Second} {
 		t.Run(apart.String(), func(t *testing.T) {

@@ -91,8 +91,7 @@ func (x *strays) nothing() {
 	x.empty(2, 0)
 }
 
-// The enter is on its way when its caller gives up; the leave that follows
-// overtakes it on another connection.
+// The enter is on its way when its caller gives up; the leave that follows overtakes it on another connection.
 func TestLateEnterOfCancelledCallTakesNothing(t *testing.T) {
 	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		for name, acquire := range map[string]func(h *semaphore.Semaphore, ctx context.Context, key string) (*semaphore.Lease, error){
@@ -113,8 +112,7 @@ func TestLateEnterOfCancelledCallTakesNothing(t *testing.T) {
 	})
 }
 
-// The enter's connection timed out; the retry was granted and given back before
-// the first copy arrived.
+// The enter's connection timed out; the retry was granted and given back before the first copy arrived.
 func TestLateEnterAfterItsRetryWasReleasedTakesNothing(t *testing.T) {
 	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		x := newStrays(t, srv, func(o *redis.Options) { o.ReadTimeout = 200 * time.Millisecond })
@@ -129,8 +127,7 @@ func TestLateEnterAfterItsRetryWasReleasedTakesNothing(t *testing.T) {
 	})
 }
 
-// An enter that is held for so long that its tombstone is gone is void by
-// itself.
+// An enter that is held for so long that its tombstone is gone is void by itself.
 func TestEnterIsVoidAfterItsTime(t *testing.T) {
 	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
 		x := newStrays(t, srv)

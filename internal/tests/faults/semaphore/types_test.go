@@ -44,8 +44,7 @@ func isWrongType(tb testing.TB, what string, err error, want error) {
 
 var semaphoreParts = []string{"holders", "queue", "alive", "limit"}
 
-// The key turns foreign, or is deleted, under a lease: the holder is told within
-// a renewal.
+// The key turns foreign, or is deleted, under a lease: the holder is told within a renewal.
 func TestHolderIsToldThatItsKeyIsGone(t *testing.T) {
 	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
