@@ -33,8 +33,7 @@ func numberIn(t *testing.T, script, name string) int64 {
 	if m == nil {
 		t.Fatalf("the scripts set no %s", name)
 	}
-	n := must(strconv.ParseInt(m[1], 10, 64))(t)
-	return n
+	return must(strconv.ParseInt(m[1], 10, 64))(t)
 }
 
 // resource is a resource, and the names of its keys.

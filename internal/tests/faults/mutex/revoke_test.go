@@ -25,8 +25,7 @@ func TestHolderIsToldOfARevokeAtOnce(t *testing.T) {
 	const locks = 200
 	var held []*mutex.Lock
 	for i := range locks {
-		l := redistest.Must(holder.Lock(t.Context(), fmt.Sprint(i)))(t)
-		held = append(held, l)
+		held = append(held, redistest.Must(holder.Lock(t.Context(), fmt.Sprint(i)))(t))
 	}
 	channel := "leasehold:inbox:*"
 	redistest.Eventually(t, "the holder's subscription", func() bool {
@@ -114,8 +113,7 @@ func TestLocksAreRenewedTogetherAfterACut(t *testing.T) {
 		const locks = 500
 		var held []*mutex.Lock
 		for i := range locks {
-			l := redistest.Must(m.Lock(t.Context(), fmt.Sprint(i)))(t)
-			held = append(held, l)
+			held = append(held, redistest.Must(m.Lock(t.Context(), fmt.Sprint(i)))(t))
 		}
 		id := held[0].ID()[:8]
 		subscriptions := func() (n int) {

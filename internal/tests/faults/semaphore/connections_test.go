@@ -78,8 +78,7 @@ func TestLeasesOutliveDeadConnections(t *testing.T) {
 	h := s.closing(p.Client(), semaphore.Config{Limit: 1, TTL: ttl})
 	var all []*semaphore.Lease
 	for i := range 100 { // renewed at different times
-		l := redistest.Must(h.TryAcquire(t.Context(), fmt.Sprint(i)))(t)
-		all = append(all, l)
+		all = append(all, redistest.Must(h.TryAcquire(t.Context(), fmt.Sprint(i)))(t))
 		time.Sleep(ttl / 3 / 100)
 	}
 	end := time.Now().Add(time.Second)

@@ -142,8 +142,7 @@ func TestServerOutOfMemory(t *testing.T) {
 		h := s.closing(p.Client(), semaphore.Config{Limit: 2, TTL: lastingTTL})
 		var held []*semaphore.Lease
 		for range 2 {
-			l := redistest.Must(h.Acquire(t.Context(), s.Key))(t)
-			held = append(held, l)
+			held = append(held, redistest.Must(h.Acquire(t.Context(), s.Key))(t))
 		}
 		waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), s.Key) })
 		harness.WaitCount(t, "waiters", 1, s.Queued)

@@ -28,8 +28,7 @@ func (s *site) handle(rdb redis.UniversalClient, cfg semaphore.Config) *semaphor
 	if cfg.KeepFor == 0 && cfg.Total == 0 {
 		cfg.KeepFor = harness.KeepFor(cfg.TTL)
 	}
-	h := redistest.Must(semaphore.New(rdb, cfg))(s.TB)
-	return h
+	return redistest.Must(semaphore.New(rdb, cfg))(s.TB)
 }
 
 // closeBound is how long a Close may take.
