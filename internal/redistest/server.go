@@ -1,11 +1,9 @@
 package redistest
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -90,17 +88,13 @@ func (s *Server) Kill() {
 // Pause stops the server's process (SIGSTOP): its connections stay open, and nothing is answered until Resume.
 func (s *Server) Pause() {
 	s.tb.Helper()
-	if s.mine("Pause") {
-		s.signal("pause", (*process).pause)
-	}
+	s.signal("Pause", (*process).pause)
 }
 
 // Resume lets a paused server go on.
 func (s *Server) Resume() {
 	s.tb.Helper()
-	if s.mine("Resume") {
-		s.signal("resume", (*process).resume)
-	}
+	s.signal("Resume", (*process).resume)
 }
 
 // Restart starts the server again on its port, in its folder and with its
@@ -131,10 +125,12 @@ func (s *Server) signal(op string, send func(*process) error) {
 	s.tb.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.proc == nil {
+	switch {
+	case !s.mine(op):
+	case s.proc == nil:
 		s.tb.Errorf("%s %s: it doesn't run", op, s.Version)
-	} else if err := send(s.proc); err != nil {
-		s.tb.Errorf("%s %s: %v", op, s.Version, err)
+	default:
+		Expect(s.tb, send(s.proc), nil, "%s %s: %v", op, s.Version)
 	}
 }
 
@@ -221,52 +217,28 @@ func (in *instance) launch() error {
 		return err
 	}
 
-	for deadline := time.Now().Add(startTimeout); ; time.Sleep(2 * time.Millisecond) {
-		if in.answers(proc.pid()) {
-			in.mu.Lock()
-			in.proc = proc
-			in.mu.Unlock()
-			return nil
-		}
-		if proc.ended() {
+	for deadline := time.Now().Add(startTimeout); !in.answers(proc.pid()); time.Sleep(2 * time.Millisecond) {
+		if late := time.Now().After(deadline); late || proc.ended() {
+			proc.kill()
 			said, _ := os.ReadFile(logPath)
 			if strings.Contains(string(said), "Address already in use") {
 				return errPortTaken
 			}
-			return fmt.Errorf("it ended at once: %s", tail(said))
-		}
-		if time.Now().After(deadline) {
-			proc.kill()
-			said, _ := os.ReadFile(logPath)
-			return fmt.Errorf("no answer within %s: %s", startTimeout, tail(said))
+			return fmt.Errorf("it does not answer (late: %v): %s", late, tail(said))
 		}
 	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.proc = proc
+	return nil
 }
 
-// answers reports whether the process pid, and not another server that got the port first, answers PING.
+// answers reports whether the process pid, and not another server that got the port first, answers.
 func (in *instance) answers(pid int) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", in.Addr())
-	if err != nil {
-		return false
-	}
-	defer conn.Close()
-	deadline, _ := ctx.Deadline()
-	_ = conn.SetDeadline(deadline)
-	if _, err := io.WriteString(conn, "PING\r\nINFO server\r\nQUIT\r\n"); err != nil {
-		return false
-	}
-	lines := bufio.NewScanner(conn)
-	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "+PONG") && !strings.HasPrefix(lines.Text(), "-NOAUTH") {
-		return false
-	}
-	for lines.Scan() {
-		if strings.HasPrefix(lines.Text(), "-NOAUTH") || lines.Text() == "process_id:"+strconv.Itoa(pid) {
-			return true
-		}
-	}
-	return false
+	rdb := in.client(time.Second)
+	defer rdb.Close()
+	text, err := rdb.Info(context.Background(), "server").Result()
+	return err != nil && strings.Contains(err.Error(), "NOAUTH") || strings.Contains(text, fmt.Sprintf("process_id:%d\r\n", pid))
 }
 
 func (in *instance) kill() {
