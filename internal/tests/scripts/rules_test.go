@@ -81,3 +81,22 @@ func TestLateSettingsUndoNothing(t *testing.T) {
 		set("one after the clock went back", w.now(), 8, false, "8")
 	})
 }
+
+// An attempt that comes back, for its tombstone was lost, can be revoked again: it has one
+// entry in the audit, and keeps the first reason.
+func TestRevokedTwiceKeepsTheFirstReason(t *testing.T) {
+	each(t, true, func(w *world) {
+		r := w.lock(hereHandle)
+		for _, reason := range []string{"first", "second"} {
+			w.enter(r, life.Granted)
+			v, err := w.client.Do(w.Context(), w.res.Resource.Revoke(r.Member(), r.ID(), reason))
+			redistest.CheckNow(w, err == nil && len(v) == 3 && v[0] == 1, "revoke: %v, %v", v, err)
+			w.rdb.Del(w.Context(), w.res.Part("alive"))
+		}
+		held := w.holders()
+		redistest.Check(w, len(held) == 0, "%v hold it", held)
+		got := w.ask(r).Waiters[0]
+		redistest.Check(w, got.Code == life.Revoked && got.Reason == "first", "it stands as %+v", got)
+		redistest.Expect(w, w.rdb.XLen(w.Context(), w.res.Part("audit")).Val(), 1, "the audit has %d entries")
+	})
+}
