@@ -1,7 +1,6 @@
-// Package bench measures leasehold against floors that no design can beat: the
-// same client, the same server, the same run. Figures mean something as ratios
-// and differences within one run; absolute times are the machine's. The module
-// bench/peers measures other libraries in the same way.
+// Package bench measures leasehold against floors that no design can beat: the same client, the same server, the
+// same run. Figures mean something as ratios and differences within one run; absolute times are the machine's.
+// The module bench/peers measures other libraries in the same way.
 //
 // Run it with: make bench
 package bench
@@ -21,7 +20,6 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// closes closes a handle at the end of b.
 func closes[H interface{ Close(context.Context) error }](b testing.TB, handle H, err error) H {
 	b.Helper()
 	redistest.WantErr(b, err)
@@ -71,7 +69,6 @@ func lockTurn(ctx context.Context, m *mutex.Mutex, key string, hold func()) erro
 	return l.Unlock()
 }
 
-// permitTurn is that of a permit.
 func permitTurn(ctx context.Context, s *semaphore.Semaphore, key string, hold func()) error {
 	l, err := s.Acquire(ctx, key)
 	if err != nil {

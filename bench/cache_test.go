@@ -7,8 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
 )
 
-// A hit beside a bare GET and decode of the same value: what the envelope, its
-// checksum and the bookkeeping add.
+// A hit beside a bare GET and decode of the same value: what the envelope, its checksum and the bookkeeping add.
 func BenchmarkHit(b *testing.B) {
 	for _, size := range []struct {
 		name  string

@@ -73,8 +73,7 @@ func hitsCapacity(b *testing.B) {
 	})
 }
 
-// The library's own client sends the renewals: a handle would send them only when
-// they are due.
+// The library's own client sends the renewals: a handle would send them only when they are due.
 func renewalsCapacity(b *testing.B) {
 	const senders, batch = 10, 1000
 	ctx := context.Background()
@@ -148,7 +147,6 @@ func asksCapacity(b *testing.B, waiters int) {
 	b.ReportMetric(predicted*each, "waiters-predicted")
 }
 
-// request is an attempt to lock key for longer than any run, of a handle.
 func request(b testing.TB, key string, seq int) *attempt {
 	b.Helper()
 	return newAttempt(redistest.Must(keys.Family{Kind: keys.Mutex, Name: "bench"}.Resource(key))(b), true, seq)
@@ -156,7 +154,6 @@ func request(b testing.TB, key string, seq int) *attempt {
 
 const attemptTTL = time.Hour
 
-// attempt is a request, and the resource that it is for.
 type attempt struct {
 	protocol.Request
 	res *counted.Resource
@@ -176,7 +173,6 @@ func requests(all []*attempt) []protocol.Request {
 	return plain
 }
 
-// enter has all locked, or queued.
 func enter(b testing.TB, client *call.Client, all []*attempt, want life.Code) {
 	b.Helper()
 	redistest.WantErr(b, each(context.Background(), client, all, func(r *attempt) *call.Call {

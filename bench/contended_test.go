@@ -7,9 +7,8 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
 )
 
-// One key, 64 goroutines of four clients, each holding it for 1 ms, beside the
-// same loop on a local sync.Mutex: see harness.Contend. A benchmark's op is a
-// tenth of a second of each.
+// One key, 64 goroutines of four clients, each holding it for 1 ms, beside the same loop on a local sync.Mutex:
+// see harness.Contend. A benchmark's op is a tenth of a second of each.
 func BenchmarkContended(b *testing.B) {
 	const clients, goroutines = 4, 16
 	srv := harness.Start(b)

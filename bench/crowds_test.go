@@ -13,12 +13,10 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// A lock is handed over where 1 to 10,000 wait for it, of sixteen handles in this
-// process: "pair-µs" is from the call of Unlock to the return of the next owner's
-// Lock, "server-µs" the server's time of a call of the pair, which is the leave
-// that hands over and the enter of the caller that waits again. "server-B" is what
-// the server keeps of a waiter, "Go-B" what its handle and its call keep on the
-// heap.
+// A lock is handed over where 1 to 10,000 wait for it, of sixteen handles in this process: "pair-µs" is from the
+// call of Unlock to the return of the next owner's Lock, "server-µs" the server's time of a call of the pair,
+// which is the leave that hands over and the enter of the caller that waits again. "server-B" is what the server
+// keeps of a waiter, "Go-B" what its handle and its call keep on the heap.
 func BenchmarkGrowWaiters(b *testing.B) {
 	grows(b, "waiters", []int{1, 10, 100, 1000, 10_000}, func(b *testing.B, n int) {
 		base, _, _ := waiters(b, 1)
@@ -31,7 +29,6 @@ func BenchmarkGrowWaiters(b *testing.B) {
 	})
 }
 
-// crowd is a lock, its holder and its waiters.
 type crowd struct {
 	b       *testing.B
 	stats   *redis.Client
@@ -90,7 +87,6 @@ func (c *crowd) wait(who int) {
 
 func (c *crowd) queued(n int) { waiting(c.b, c.stats, keys.Mutex, "k", n) }
 
-// handOver ends one turn and times the beginning of the next.
 func (c *crowd) handOver() time.Duration {
 	last := c.now
 	began := time.Now()
@@ -104,9 +100,8 @@ func (c *crowd) handOver() time.Duration {
 	return took
 }
 
-// dial has the client make all of its connections, whose buffers would else
-// count as somebody's memory: those for single calls, and those for pipelines,
-// which it keeps apart and whose buffers are larger.
+// dial has the client make all of its connections, whose buffers would else count as somebody's memory: those for
+// single calls, and those for pipelines, which it keeps apart and whose buffers are larger.
 func dial(b *testing.B, rdb *redis.Client) {
 	b.Helper()
 	ctx := context.Background()

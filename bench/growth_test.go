@@ -20,10 +20,9 @@ type side struct {
 	pair  func() time.Duration
 }
 
-// growth reports the time of a grown side's pair and the server's time of one of
-// its scripts, medians both, beside those of the smallest ("base"): the two run
-// by turns. A turn is 20 pairs, of which the server's time is the mean, so that
-// what handles do in the background is in few of the turns.
+// growth reports the time of a grown side's pair and the server's time of one of its scripts, medians both,
+// beside those of the smallest ("base"): the two run by turns. A turn is 20 pairs, of which the server's time is
+// the mean, so that what handles do in the background is in few of the turns.
 func growth(b *testing.B, base, grown side) {
 	b.Helper()
 	const chunk = 20
@@ -57,8 +56,7 @@ func growth(b *testing.B, base, grown side) {
 	}
 }
 
-// grows runs a benchmark for each size; those that take seconds to set up not
-// where testing is short.
+// grows runs a benchmark for each size; those that take seconds to set up not where testing is short.
 func grows(b *testing.B, what string, sizes []int, run func(b *testing.B, n int)) {
 	for _, n := range sizes {
 		b.Run(fmt.Sprintf("%s=%d", what, n), func(b *testing.B) {
@@ -70,9 +68,8 @@ func grows(b *testing.B, what string, sizes []int, run func(b *testing.B, n int)
 	}
 }
 
-// A permit is taken and given back where 10 to 100,000 are held, its own
-// included, of the same key. The others are written as the library would, by
-// handles that do nothing more. Both sides are keys of one server.
+// A permit is taken and given back where 10 to 100,000 are held, its own included, of the same key. The others
+// are written as the library would, by handles that do nothing more. Both sides are keys of one server.
 func BenchmarkGrowHolders(b *testing.B) {
 	grows(b, "holders", []int{10, 100, 1000, 10_000, 100_000}, func(b *testing.B, n int) {
 		const limit = 100_000 // the most there can be
@@ -94,8 +91,7 @@ func BenchmarkGrowHolders(b *testing.B) {
 	})
 }
 
-// hold writes n holders of key, of a handle each thousand, that expire one after
-// the other from an hour hence.
+// hold writes n holders of key, of a handle each thousand, that expire one after the other from an hour hence.
 func hold(b *testing.B, rdb *redis.Client, key string, n, limit int) {
 	b.Helper()
 	holders, first := part(b, keys.Semaphore, key, "holders"), time.Now().Add(time.Hour)
@@ -113,9 +109,8 @@ func hold(b *testing.B, rdb *redis.Client, key string, n, limit int) {
 	}
 }
 
-// A lock of a free key is taken and given back by a handle that holds 1 to
-// 100,000 others. "server-B" is all that the server keeps of a lock held, its
-// fence included, "Go-B" what the handle keeps of it on the heap.
+// A lock of a free key is taken and given back by a handle that holds 1 to 100,000 others. "server-B" is all that
+// the server keeps of a lock held, its fence included, "Go-B" what the handle keeps of it on the heap.
 func BenchmarkGrowKeys(b *testing.B) {
 	grows(b, "keys", []int{1, 10, 100, 1000, 10_000, 100_000}, func(b *testing.B, n int) {
 		base, _, _ := heldKeys(b, 1)

@@ -24,7 +24,6 @@ func part(b testing.TB, kind keys.Kind, key, part string) string {
 	return r.Part(part)
 }
 
-// waiting returns when n wait for key.
 func waiting(b testing.TB, rdb *redis.Client, kind keys.Kind, key string, n int) {
 	b.Helper()
 	queue := part(b, kind, key, "queue")
@@ -82,12 +81,10 @@ func handoverChild(args []string) int {
 	})
 }
 
-// A lock handed over from one process to another that waits for it: from the
-// call of Unlock to the return of the next owner's Lock. Beside it, between the
-// same two processes: a script that publishes to a bare subscriber, from its call
-// to the subscriber's having the message, and a PING. Both run by turns in either
-// direction; the times of the two processes are compared by the machine's clock.
-// An op is 25 rounds of each.
+// A lock handed over from one process to another that waits for it: from the call of Unlock to the return of the
+// next owner's Lock. Beside it, between the same two processes: a script that publishes to a bare subscriber,
+// from its call to the subscriber's having the message, and a PING. Both run by turns in either direction; the
+// times of the two processes are compared by the machine's clock. An op is 25 rounds of each.
 func BenchmarkHandover(b *testing.B) {
 	srv := harness.Start(b)
 	stats := srv.Client()
@@ -97,8 +94,7 @@ func BenchmarkHandover(b *testing.B) {
 	at := func(c *redistest.Child, what string) int64 {
 		return redistest.Must(strconv.ParseInt(c.Expect(what), 10, 64))(b)
 	}
-	// The other process is asleep in its read before the clock starts, of a lock
-	// as of the floor.
+	// The other process is asleep in its read before the clock starts, of a lock as of the floor.
 	settle := func() { time.Sleep(time.Millisecond) }
 	holder := 0
 	two[holder].Send("lock")

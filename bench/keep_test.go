@@ -17,21 +17,18 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-// keeper opens a semaphore that keeps permits for so long.
 func keeper(b testing.TB, rdb redis.UniversalClient, limit int, keepFor time.Duration) *semaphore.Semaphore {
 	b.Helper()
 	return permits(b, rdb, limit, func(c *semaphore.Config) { c.TTL, c.KeepFor = 5*time.Second, keepFor })
 }
 
-// kept are the settings that are compared.
 var kept = []struct {
 	name string
 	long time.Duration
 }{{"strict", 0}, {"kept", time.Second}}
 
-// A lone caller that takes and gives back one permit. "kept" follows ten pairs without KeepFor, so
-// with a long round trip its code is no longer in the caches of the processor; "warm" are the pairs
-// after it.
+// A lone caller that takes and gives back one permit. "kept" follows ten pairs without KeepFor, so with a long
+// round trip its code is no longer in the caches of the processor; "warm" are the pairs after it.
 func BenchmarkKeepLonePair(b *testing.B) {
 	for _, roundTrip := range []time.Duration{0, 2 * time.Millisecond} {
 		b.Run(fmt.Sprintf("roundtrip=%v", roundTrip), func(b *testing.B) {

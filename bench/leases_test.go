@@ -83,9 +83,8 @@ func fill(b testing.TB, n int, take func(i int) error) {
 	}
 }
 
-// What 10,000 leases cost that one handle holds at the default TTL: goroutines,
-// round trips and CPU over the time in which each is renewed once, and memory
-// here. Each has a key of its own ("B/lease") or all are of one key
+// What 10,000 leases cost that one handle holds at the default TTL: goroutines, round trips and CPU over the time
+// in which each is renewed once, and memory here. Each has a key of its own ("B/lease") or all are of one key
 // ("shared-B/lease"); what the server keeps of a permit is that of one key, too.
 func BenchmarkHeldLeases(b *testing.B) {
 	const n = 10_000
@@ -95,7 +94,6 @@ func BenchmarkHeldLeases(b *testing.B) {
 	})
 }
 
-// memory is that of n permits of one key.
 func memory(b *testing.B, n int) {
 	srv := harness.StartOwn(b)
 	s, err := semaphore.New(srv.Client(harness.Pool(filling)), semaphore.Config{Name: "bench", Limit: n})
@@ -118,7 +116,6 @@ func memory(b *testing.B, n int) {
 	closed(b, s)
 }
 
-// renewals are those of n locks.
 func renewals(b *testing.B, n int) {
 	ctx := context.Background()
 	srv := harness.StartOwn(b)
@@ -165,10 +162,8 @@ func renewals(b *testing.B, n int) {
 	fill(b, n, func(i int) error { return held[i].Unlock() })
 }
 
-// mutexTTL is the default.
 const mutexTTL = 30 * time.Second
 
-// warmRenewals lets the server know the script of renewals.
 func warmRenewals(b *testing.B, rdb *redis.Client) {
 	b.Helper()
 	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "warm", TTL: 100 * time.Millisecond}))(b)
@@ -178,7 +173,6 @@ func warmRenewals(b *testing.B, rdb *redis.Client) {
 	closed(b, m)
 }
 
-// closed closes a handle now.
 func closed(b testing.TB, handle interface{ Close(context.Context) error }) {
 	b.Helper()
 	redistest.WantErr(b, handle.Close(context.Background()))

@@ -49,8 +49,7 @@ func loaderChild(args []string) int {
 	})
 }
 
-// begun reads what a child prints until its callers are done: when its loads
-// began.
+// begun reads what a child prints until its callers are done: when its loads began.
 func begun(b testing.TB, c *redistest.Child) (loads []int64) {
 	b.Helper()
 	for {
@@ -64,10 +63,9 @@ func begun(b testing.TB, c *redistest.Child) (loads []int64) {
 
 func init() { harness.RegisterCallers(map[string]harness.Cache{"leasehold": harness.Singleflight}) }
 
-// Eight processes of 200 goroutines each ask at the same moment for a value that nobody has,
-// and whose load takes 100 ms. See harness.Fleet for what is reported: how often it is loaded,
-// and when the others have it. Beside it a PING in each process that wakes as many goroutines,
-// for to wake 1,600 takes its time on a few cores.
+// Eight processes of 200 goroutines each ask at the same moment for a value that nobody has, and whose load takes
+// 100 ms. See harness.Fleet for what is reported: how often it is loaded, and when the others have it. Beside it
+// a PING in each process that wakes as many goroutines, for to wake 1,600 takes its time on a few cores.
 func BenchmarkStampede(b *testing.B) {
 	harness.NewFleet(b, harness.Start(b), 8, 200, 100*time.Millisecond, 0).Compare("leasehold", "ping")
 }
@@ -78,9 +76,8 @@ func BenchmarkLongLoad(b *testing.B) {
 	harness.NewFleet(b, harness.Start(b), 4, 4, 3*loadLease, loadLease).Compare("leasehold")
 }
 
-// The process that loads is killed in its load, while two others wait: loads of each
-// value that came after it, and the time from the kill to the beginning of the first
-// of them, median and worst, beside the lease.
+// The process that loads is killed in its load, while two others wait: loads of each value that came after it,
+// and the time from the kill to the beginning of the first of them, median and worst, beside the lease.
 func BenchmarkKilledLoader(b *testing.B) {
 	srv := harness.Start(b)
 	waiters := harness.Children(b, 2, "bench-loader", srv.URL())
@@ -115,7 +112,6 @@ func BenchmarkKilledLoader(b *testing.B) {
 	b.ReportMetric(harness.Micros(loadLease)/1000, "lease-ms")
 }
 
-// queued returns when n processes wait for the load of key.
 func queued(b testing.TB, g *singleflight.Group[string], key string, n int) {
 	b.Helper()
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {

@@ -10,8 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// pairs are the competitors of a lone caller: two round trips that run an empty
-// script, a lock, a permit.
+// pairs are the competitors of a lone caller: two round trips that run an empty script, a lock, a permit.
 func pairs(b *testing.B, ctx context.Context, rdb *redis.Client) []harness.Runner {
 	b.Helper()
 	m, s := locks(b, rdb), permits(b, rdb, 10)

@@ -14,7 +14,6 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// nearCache is a cache with copies in memory.
 func nearCache[T any](b testing.TB, rdb redis.UniversalClient, lasts time.Duration, mod ...func(*singleflight.Config[T])) *singleflight.Group[T] {
 	b.Helper()
 	return cache(b, rdb, append(mod, func(c *singleflight.Config[T]) { c.NearFor = lasts })...)
@@ -45,7 +44,6 @@ func BenchmarkNearHit(b *testing.B) {
 	}
 }
 
-// member is a value of six fields.
 type member struct {
 	ID     int64
 	Name   string
@@ -78,8 +76,7 @@ func hits[T any](b *testing.B, g *singleflight.Group[T], goroutines int, v T) {
 	b.ReportMetric(float64((harness.CPU(b)-cpu).Nanoseconds())/float64(b.N), "CPU-ns/op")
 }
 
-// An Invalidate of a key with copies in n handles, on the loopback and over a network with
-// 1 ms each way.
+// An Invalidate of a key with copies in n handles, on the loopback and over a network with 1 ms each way.
 func BenchmarkNearInvalidate(b *testing.B) {
 	for _, trip := range []time.Duration{0, 2 * time.Millisecond} {
 		for _, readers := range []int{0, 1, 8, 50} {

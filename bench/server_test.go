@@ -15,10 +15,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// What a pair costs the server, by its own account: the time of EVALSHA, which
-// bounds the fleet's rate. Competitors take turns of a pipeline of 64 calls that
-// take and one of 64 that give back, a key each, so that the server's caches are
-// as warm as under load; of the turns the medians are reported.
+// What a pair costs the server, by its own account: the time of EVALSHA, which bounds the fleet's rate.
+// Competitors take turns of a pipeline of 64 calls that take and one of 64 that give back, a key each, so that
+// the server's caches are as warm as under load; of the turns the medians are reported.
 func BenchmarkServerTime(b *testing.B) {
 	const n = 64
 	ctx := context.Background()
@@ -98,7 +97,6 @@ func callsInPipelines(b *testing.B, rdb *redis.Client, n int) func() error {
 	}
 }
 
-// scriptTime is how long the server has spent in scripts.
 func scriptTime(b *testing.B, stats *redis.Client) time.Duration {
 	b.Helper()
 	micros, _ := harness.ServerMicros(b, stats, "evalsha")

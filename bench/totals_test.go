@@ -13,10 +13,9 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-// BenchmarkTotals is what a pair costs the server (EVALSHA, by its own account) in a family with
-// a total, beside one without, and how many turns a second the family's one slot carries: of a
-// lone caller, and of 256 goroutines of two handles, where all find a permit and where 40 keys
-// wait for a total of 20.
+// BenchmarkTotals is what a pair costs the server (EVALSHA, by its own account) in a family with a total, beside
+// one without, and how many turns a second the family's one slot carries: of a lone caller, and of 256 goroutines
+// of two handles, where all find a permit and where 40 keys wait for a total of 20.
 func BenchmarkTotals(b *testing.B) {
 	srv := harness.StartOwn(b)
 	stats := srv.Client()

@@ -11,10 +11,9 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
 )
 
-// openGoRedisCache is go-redis/cache's Once, without its local cache, which
-// nothing invalidates, and with msgpack alone: its default compresses with S2,
-// and what is stored would not be the same. It has no lock: a key is loaded once
-// in each process.
+// openGoRedisCache is go-redis/cache's Once, without its local cache, which nothing invalidates, and with msgpack
+// alone: its default compresses with S2, and what is stored would not be the same. It has no lock: a key is
+// loaded once in each process.
 func openGoRedisCache(rdb *redis.Client, _ time.Duration) (harness.Fetch, func(), error) {
 	c := cache.New(&cache.Options{
 		Redis:     rdb,
@@ -33,9 +32,8 @@ func openGoRedisCache(rdb *redis.Client, _ time.Duration) (harness.Fetch, func()
 	}, func() {}, nil
 }
 
-// openRockscache is rockscache with NewDefaultOptions, as its documentation has
-// it, by which who waits asks every 100 ms, or as often as sleep says. It stores
-// strings: msgpack around it. Its locks are of whole seconds.
+// openRockscache is rockscache with NewDefaultOptions, as its documentation has it, by which who waits asks every
+// 100 ms, or as often as sleep says. It stores strings: msgpack around it. Its locks are of whole seconds.
 func openRockscache(sleep time.Duration) harness.Cache {
 	return func(rdb *redis.Client, lease time.Duration) (harness.Fetch, func(), error) {
 		o := rockscache.NewDefaultOptions()

@@ -26,8 +26,7 @@ func BenchmarkContended(b *testing.B) {
 	contend(b, srv, srv.Client(), harness.Local())
 }
 
-// contend lets crowds of all libraries want a key of srv, beside the crowd floor. stats
-// is a client that counts.
+// contend lets crowds of all libraries want a key of srv, beside the crowd floor. stats is a client that counts.
 func contend(b *testing.B, srv *harness.Server, stats *redis.Client, floor harness.Contenders) {
 	b.Helper()
 	const clients, goroutines = 4, 16

@@ -13,21 +13,18 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// A thousand goroutines of four clients wait for one key that a fifth client
-// holds: what does their waiting cost the server? "<who>-commands/s" is what the
-// clients send, the holder's renewals among them, and what shows whether the server
-// is there. redislock polls each 100 ms,
-// as in its documentation's example.
+// A thousand goroutines of four clients wait for one key that a fifth client holds: what does their waiting cost
+// the server? "<who>-commands/s" is what the clients send, the holder's renewals among them, and what shows
+// whether the server is there. redislock polls each 100 ms, as in its documentation's example.
 func BenchmarkIdleWaiters(b *testing.B) {
 	const (
 		clients, waiters = 4, 1000
 		settle           = time.Second     // all have dialled and made their first try
 		span             = 3 * time.Second // twice leasehold's sign of life
 	)
-	// sends is what a client of that library sends. The other commands that the
-	// server runs meanwhile are called by the library's scripts, which call none
-	// of these; or they open connections. (leasehold's handles also ask for the
-	// time, when they begin to wait; here only its scripts do.)
+	// sends is what a client of that library sends. The other commands that the server runs meanwhile are called
+	// by the library's scripts, which call none of these; or they open connections. (leasehold's handles also ask
+	// for the time, when they begin to wait; here only its scripts do.)
 	sends := map[string][]string{
 		"mutex":       {"evalsha", "eval", "ping", "subscribe", "unsubscribe"},
 		"redislock":   {"evalsha", "eval"},

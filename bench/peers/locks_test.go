@@ -19,13 +19,11 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// turn waits for the lock of key, runs hold with it, unless that is nil, and
-// gives it back. ctx bounds the wait alone: what was taken is given back also
-// when ctx has ended.
+// turn waits for the lock of key, runs hold with it, unless that is nil, and gives it back. ctx bounds the wait
+// alone: what was taken is given back also when ctx has ended.
 type turn func(ctx context.Context, key string, hold func()) error
 
-// opener makes what takes locks of srv. rdb is the client to use, of a library
-// that uses go-redis.
+// opener makes what takes locks of srv. rdb is the client to use, of a library that uses go-redis.
 type opener func(b testing.TB, srv *harness.Server, rdb *redis.Client) turn
 
 // A library is what takes locks, by the name of its metrics.
@@ -87,10 +85,9 @@ func redislockOn(rdb redislock.RedisClient, backoff time.Duration) turn {
 	}
 }
 
-// openRedsync is redsync on one server with its defaults: 8 s, and a try each
-// 50 to 250 ms; but as many tries as ctx allows instead of 32, since all others
-// wait for as long as ctx allows, too. A Mutex is made for each turn, for it
-// holds the state of one lock.
+// openRedsync is redsync on one server with its defaults: 8 s, and a try each 50 to 250 ms; but as many tries as
+// ctx allows instead of 32, since all others wait for as long as ctx allows, too. A Mutex is made for each turn,
+// for it holds the state of one lock.
 func openRedsync(_ testing.TB, _ *harness.Server, rdb *redis.Client) turn {
 	rs := redsync.New(goredis.NewPool(rdb))
 	patient := redsync.WithTries(math.MaxInt)
@@ -114,9 +111,8 @@ func openRedsync(_ testing.TB, _ *harness.Server, rdb *redis.Client) turn {
 // 7.0.5 or later: KeyMajority 1 and NoLoopTracking. It has its own client, with
 // the one connection that it insists on and pipelines by itself. It renews.
 //
-// TryNextAfter is for going on to the next of several keys, of which there is
-// one: so it is no reason to give up, which the default of 20 ms is on a busy
-// machine, after which WithContext waits for a message that nobody sends.
+// TryNextAfter is for going on to the next of several keys, of which there is one: so it is no reason to give up,
+// which the default of 20 ms is on a busy machine, after which WithContext waits for a message that nobody sends.
 func openRueidislock(b testing.TB, srv *harness.Server, _ *redis.Client) turn {
 	b.Helper()
 	o := redistest.Must(rueidis.ParseURL(srv.URL()))(b)

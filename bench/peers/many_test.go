@@ -9,10 +9,9 @@ import (
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
 )
 
-// Many goroutines, each locks and unlocks a key of its own: each library as it
-// comes, with a pool in which there is room for all; redislock also with a
-// client that pipelines by itself, which it can be handed; and pairs of empty
-// scripts on such a client.
+// Many goroutines, each locks and unlocks a key of its own: each library as it comes, with a pool in which there
+// is room for all; redislock also with a client that pipelines by itself, which it can be handed; and pairs of
+// empty scripts on such a client.
 func BenchmarkManyKeys(b *testing.B) {
 	const backoff = 100 * time.Millisecond // never used: the keys are free
 	for _, n := range []int{1, 4, 16, 64, 128, 256} {
@@ -32,7 +31,6 @@ func BenchmarkManyKeys(b *testing.B) {
 	}
 }
 
-// crowd is n goroutines that take a key each.
 func crowd(name string, n int, take turn) harness.Crowd {
 	keys := make([]string, n)
 	for i := range keys {

@@ -10,16 +10,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// Production has a network between the clients and the server. The benchmarks below have
-// one, too: harness.Delay in each direction, so that a round trip takes about 1 ms. What is
-// compared runs in turns over the same network.
+// Production has a network between the clients and the server. The benchmarks below have one, too: harness.Delay
+// in each direction, so that a round trip takes about 1 ms. What is compared runs in turns over the same network.
 
 // A lone caller, beside two bare calls of a script that does nothing, which are two round
 // trips: see BenchmarkLonePair.
 func BenchmarkNetworkLonePair(b *testing.B) { lonePairs(b, harness.Start(b).Behind(b)) }
 
-// One key that 64 goroutines of four clients want for 1 ms: see BenchmarkContended. Its
-// floor is harness.Pings.
+// One key that 64 goroutines of four clients want for 1 ms: see BenchmarkContended. Its floor is harness.Pings.
 func BenchmarkNetworkContended(b *testing.B) {
 	near := harness.Start(b)
 	far := near.Behind(b)
@@ -83,7 +81,6 @@ func handOver(b *testing.B, one, other turn, ctx context.Context, key string, sh
 	return got.Sub(began)
 }
 
-// publishTo publishes to a bare subscriber.
 func publishTo(b *testing.B, srv *harness.Server) func() time.Duration {
 	ctx := context.Background()
 	inbox := srv.Client().Subscribe(ctx, "floor")

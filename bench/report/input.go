@@ -11,9 +11,8 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// Bench is one benchmark: the last part of the package that the output names
-// ("bench" or "peers"), and its name without "Benchmark" and without the number of
-// processors.
+// Bench is one benchmark: the last part of the package that the output names ("bench" or "peers"), and its name
+// without "Benchmark" and without the number of processors.
 type Bench struct{ Module, Name string }
 
 func (b Bench) String() string { return b.Module + ": Benchmark" + b.Name }
@@ -94,7 +93,6 @@ func (in *Input) add(rec *benchfmt.Result) {
 	}
 }
 
-// note keeps what the output says of the machine.
 func (in *Input) note(key, value string) {
 	if !slices.Contains(in.config[key], value) {
 		in.config[key] = append(in.config[key], value)

@@ -97,8 +97,7 @@ func (p Page) Repetitions(questions ...string) (least int) {
 	return least
 }
 
-// Answers is a table of those rows of some questions that have a bar, in bold where the
-// figure does not reach it.
+// Answers is a table of those rows of some questions that have a bar, in bold where the figure does not reach it.
 func (p Page) Answers(questions ...string) string {
 	s := "| question | figure | bar |\n|---|---|---|\n"
 	for _, f := range p.figures {

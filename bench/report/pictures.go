@@ -41,8 +41,7 @@ var competitors = []competitor{
 	{"local", "local sync.Mutex", color.NRGBA{0x80, 0x80, 0x80, 0xff}, true},
 }
 
-// drawAll writes the two pictures, which a reader would rather see than read: all other
-// figures are in tables.
+// drawAll writes the two pictures, which a reader would rather see than read: all other figures are in tables.
 func drawAll(dir string, in *Input) error {
 	ours, beside := newPanel("ours and the floors", "goroutines", "µs per pair"), newPanel("beside peers", "goroutines", "µs per pair")
 	waits := newPanel("", "ms from the call to the end of the turn", "% of turns")
@@ -83,7 +82,6 @@ func bySize(in *Input, b Bench, metric string) (points plotter.XYs) {
 	return points
 }
 
-// panel is a plot with a logarithmic x-axis.
 type panel struct {
 	*plot.Plot
 	curves int

@@ -61,7 +61,6 @@ func value[T any](v T, err error) func(t *testing.T) T {
 	}
 }
 
-// rowOf is a row of rows.txt.
 func rowOf(t *testing.T, columns string) Row {
 	t.Helper()
 	return value(parseRows("== q\nr | what | " + columns))(t)[0]

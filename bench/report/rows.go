@@ -103,9 +103,8 @@ func (l Limit) With(unit string) string {
 	return l.sign + " " + number(l.value, unit)
 }
 
-// Check says which rows failed, a line each: those that don't keep their guard
-// limit, and those that can't be computed, for what isn't measured proves
-// nothing.
+// Check says which rows failed, a line each: those that don't keep their guard limit, and those that can't be
+// computed, for what isn't measured proves nothing.
 func Check(figures []Figure) (failed []string) {
 	for _, f := range figures {
 		switch {

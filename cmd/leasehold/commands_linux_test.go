@@ -152,7 +152,6 @@ func typedOnCall(t *testing.T) (lines []string) {
 	return lines
 }
 
-// servePage serves the page in a process with files for so few connections.
 func servePage(t *testing.T, files int, args ...string) (url string) {
 	t.Helper()
 	x := started(t, under("ulimit -n "+itoa(files), command(t, newSite(t).url, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)))

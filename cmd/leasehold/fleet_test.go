@@ -21,8 +21,7 @@ import (
 // asWriter makes the test's binary the program of a fleet; its value is the log.
 const asWriter = "LEASEHOLD_TEST_AS_WRITER"
 
-// write appends the token to the log for more than a second, and does not care for SIGTERM
-// half of the time.
+// write appends the token to the log for more than a second, and does not care for SIGTERM half of the time.
 func write(log string) {
 	token := os.Getenv("LEASEHOLD_TOKEN")
 	if token[len(token)-1]%2 == 0 {
@@ -116,8 +115,7 @@ func (f *fleet) awaitNext() {
 	}
 }
 
-// strike hits two of four, as which of them holds the lock does not show; revoking hits the
-// holder.
+// strike hits two of four, as which of them holds the lock does not show; revoking hits the holder.
 func (f *fleet) strike(fault string) {
 	f.random.Shuffle(len(f.tools), func(i, j int) { f.tools[i], f.tools[j] = f.tools[j], f.tools[i] })
 	signals := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP}
@@ -146,7 +144,6 @@ func (f *fleet) strike(fault string) {
 	}
 }
 
-// revoke takes the lock away from its holder.
 func (f *fleet) revoke() {
 	f.t.Helper()
 	state := redistest.Must(f.handle.Inspect(f.t.Context(), "k"))(f.t)
@@ -159,7 +156,6 @@ func (f *fleet) revoke() {
 	}
 }
 
-// tokens are those in the log.
 func (f *fleet) tokens() (all []uint64) {
 	text, _ := os.ReadFile(f.log)
 	for line := range strings.Lines(string(text)) {

@@ -1,5 +1,4 @@
-// Leasehold shows and uses the leases that a fleet keeps in Redis: leasehold help
-// lists its commands.
+// Leasehold shows and uses the leases that a fleet keeps in Redis: leasehold help lists its commands.
 package main
 
 import (

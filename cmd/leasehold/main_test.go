@@ -84,7 +84,6 @@ func newSite(t testing.TB) *site {
 	return s
 }
 
-// locks is a handle of the family.
 func (s *site) locks(ttl time.Duration) *mutex.Mutex {
 	s.t.Helper()
 	m := redistest.Must(mutex.New(s.rdb, mutex.Config{Name: s.name, TTL: ttl}))(s.t)
@@ -92,7 +91,6 @@ func (s *site) locks(ttl time.Duration) *mutex.Mutex {
 	return m
 }
 
-// args are those of a run under the lock of key k.
 func (s *site) args(more ...string) []string {
 	return append([]string{"run", "--mutex", s.name, "--key", "k"}, more...)
 }
@@ -103,7 +101,6 @@ func (s *site) run(more ...string) *tool {
 	return start(s.t, s.url, s.args(more...)...)
 }
 
-// sh runs a script under the lock.
 func (s *site) sh(script string, flags ...string) *tool {
 	s.t.Helper()
 	return s.run(append(flags, "--", "sh", "-c", script)...)
@@ -117,7 +114,6 @@ func (s *site) holds(flags ...string) *tool {
 	return x
 }
 
-// revokes revokes a lease or a waiter's place by the command.
 func (s *site) revokes(id string) *tool {
 	s.t.Helper()
 	return start(s.t, s.url, "revoke", "--mutex", s.name, "--key", "k", "--reason", "a test", id)
@@ -146,7 +142,6 @@ type tool struct {
 	done   chan struct{}
 }
 
-// command prepares the tool; url is Redis.
 func command(t testing.TB, url string, args ...string) *exec.Cmd {
 	cmd := exec.Command(redistest.Must(os.Executable())(t), args...)
 	cmd.Env = append(os.Environ(), asTool+"=1", "REDIS_URL="+url)
@@ -165,7 +160,6 @@ func under(first string, cmd *exec.Cmd) *exec.Cmd {
 	return shell
 }
 
-// started starts a process whose output the test reads.
 func started(t testing.TB, cmd *exec.Cmd) *tool {
 	t.Helper()
 	x := &tool{t: t, cmd: cmd, done: make(chan struct{})}
@@ -188,7 +182,6 @@ func started(t testing.TB, cmd *exec.Cmd) *tool {
 	return x
 }
 
-// line is the next line that the program prints.
 func (x *tool) line() string {
 	x.t.Helper()
 	got := make(chan string, 1)
@@ -252,7 +245,6 @@ func alive(pid int) bool {
 	return err == nil && !strings.HasPrefix(behind, "Z") && !strings.HasPrefix(behind, "X")
 }
 
-// awaitEnd waits for the ends of processes.
 func awaitEnd(t testing.TB, pids ...int) {
 	t.Helper()
 	for _, pid := range pids {
@@ -260,7 +252,6 @@ func awaitEnd(t testing.TB, pids ...int) {
 	}
 }
 
-// pids are the numbers in a line.
 func pids(t testing.TB, line string, n int) (all []int) {
 	t.Helper()
 	for _, word := range strings.Fields(line) {
@@ -270,7 +261,6 @@ func pids(t testing.TB, line string, n int) (all []int) {
 	return all
 }
 
-// guard is the pid of the tool's guard.
 func (x *tool) guard() int {
 	x.t.Helper()
 	out, err := exec.Command("pgrep", "-P", itoa(x.cmd.Process.Pid), "-f", "run-guard").Output()

@@ -10,7 +10,6 @@ import (
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/run"
 )
 
-// inner runs the processes that the tool starts of itself.
 func inner(args []string) (code int, ok bool) { return run.Inner(args) }
 
 // dieOf ends the process by a signal that it had caught, so that the shell sees

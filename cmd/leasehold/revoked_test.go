@@ -49,8 +49,7 @@ func TestRevokedProgramIsStopped(t *testing.T) {
 	}
 }
 
-// A tool that waits and whose place is revoked ends as one whose lease is lost, and its
-// program never runs.
+// A tool that waits and whose place is revoked ends as one whose lease is lost, and its program never runs.
 func TestRevokedWaiterRunsNothing(t *testing.T) {
 	s := newSite(t)
 	locks := s.locks(0)
@@ -63,9 +62,8 @@ func TestRevokedWaiterRunsNothing(t *testing.T) {
 	redistest.WantErr(t, l.Unlock())
 }
 
-// The program that comes next starts once the tool of a revoked one has noted that its
-// program has ended, long before the revoked lease would have. A tool that is not to wait
-// ends until then.
+// The program that comes next starts once the tool of a revoked one has noted that its program has ended, long
+// before the revoked lease would have. A tool that is not to wait ends until then.
 func TestNextProgramStartsAfterARevokedOne(t *testing.T) {
 	s := newSite(t)
 	locks := s.locks(0)
@@ -113,8 +111,7 @@ func TestNextProgramStartsWhenARevokedLeaseWouldHaveEnded(t *testing.T) {
 	redistest.WantErr(t, l.Unlock(), leasehold.ErrRevoked)
 }
 
-// Programs under permits run beside each other: a revoked one is in the way where there is
-// no permit beside it.
+// Programs under permits run beside each other: a revoked one is in the way where there is no permit beside it.
 func TestNextProgramUnderAPermitStartsBesideARevokedOne(t *testing.T) {
 	s := newSite(t)
 	permits := redistest.Must(semaphore.New(s.rdb, semaphore.Config{Name: s.name, Limit: 3}))(t)

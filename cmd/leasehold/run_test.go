@@ -91,8 +91,7 @@ func TestProgramGetsKeyTokenAndInput(t *testing.T) {
 	}
 }
 
-// group is a program with a child of its own that outlives signals to itself; it prints the
-// pids of both.
+// group is a program with a child of its own that outlives signals to itself; it prints the pids of both.
 const group = `(trap "" TERM HUP; while :; do sleep 0.05; done) & echo $! $$; wait`
 
 // A tool that is stopped renews nothing: the next holder gets the lock at its
@@ -137,8 +136,7 @@ func TestSignalWhileWaitingLeavesNoWaiter(t *testing.T) {
 	}
 }
 
-// A lease that another process hands over is short at first, shorter than the grace
-// may be.
+// A lease that another process hands over is short at first, shorter than the grace may be.
 func TestProgramThatWaitedRuns(t *testing.T) {
 	s := newSite(t)
 	for kind, how := range map[string][]string{"mtx": {"--mutex", s.name}, "sem": {"--semaphore", s.name, "--limit", "1"}} {

@@ -37,7 +37,6 @@ func onTerminal(t *testing.T, program ...string) *pty {
 	return ptyOf(t, command(t, s.url, s.args(append([]string{"--"}, program...)...)...))
 }
 
-// ptyOf starts a program in the foreground of a terminal of its own.
 func ptyOf(t *testing.T, cmd *exec.Cmd) *pty {
 	t.Helper()
 	master, err := ptys.StartWithAttrs(cmd, nil, &syscall.SysProcAttr{Setsid: true, Setctty: true})
@@ -91,8 +90,7 @@ func TestInteractiveProgramHasTheTerminal(t *testing.T) {
 	p.types("word\n")
 	p.sees("got word")
 	p.sees("waits")
-	// A raw terminal makes no signals: the tool gets one from elsewhere, and leaves
-	// the terminal as it found it.
+	// A raw terminal makes no signals: the tool gets one from elsewhere, and leaves the terminal as it found it.
 	p.tool.signal(syscall.SIGTERM)
 	p.tool.ends(128 + 15)
 	state := redistest.Must(unix.IoctlGetTermios(int(p.master.Fd()), unix.TCGETS))(t)
@@ -109,10 +107,9 @@ func TestShellOnTheTerminal(t *testing.T) {
 	p.tool.ends(4)
 }
 
-// Ctrl-Z stops the program and gives the shell its terminal; fg lets both go on,
-// and the lock is still held where that took not too long. The program makes no processes of
-// its own: Ctrl-Z in the moment of a vfork stops the child and leaves its parent waiting for
-// it, under any shell.
+// Ctrl-Z stops the program and gives the shell its terminal; fg lets both go on, and the lock is still held where
+// that took not too long. The program makes no processes of its own: Ctrl-Z in the moment of a vfork stops the
+// child and leaves its parent waiting for it, under any shell.
 func TestStoppedFromTheTerminalAndGoesOn(t *testing.T) {
 	_, p, run := shell(t)
 	log := filepath.Join(t.TempDir(), "log")
@@ -145,7 +142,6 @@ func TestStoppedFromTheTerminalAndGoesOn(t *testing.T) {
 	p.sees("code 6")
 }
 
-// shell is an interactive shell on a terminal, and a tool's command line for it.
 func shell(t *testing.T) (s *site, p *pty, run string) {
 	t.Helper()
 	s = newSite(t)
@@ -231,8 +227,7 @@ func TestSignalOfTheTerminalComesOnce(t *testing.T) {
 	}
 }
 
-// A tool whose lease is lost ends its program, not the script that called it: all three are in
-// one process group.
+// A tool whose lease is lost ends its program, not the script that called it: all three are in one process group.
 func TestScriptOutlivesALostLease(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -41,7 +41,6 @@ func TestHistories(t *testing.T) {
 	t.Logf("%d runs: %v", all.runs, &all)
 }
 
-// A sum is what several runs came to.
 type sum struct {
 	mu   sync.Mutex
 	runs int
@@ -72,7 +71,6 @@ func run(t *testing.T, fault fleet.Fault, seed uint64) *check.Report {
 	return r
 }
 
-// version is the server for a run.
 func version(t *testing.T, seed uint64) redistest.Version {
 	all := redistest.NeedServers(t)
 	name, given := os.LookupEnv("LEASEHOLD_SERVER")

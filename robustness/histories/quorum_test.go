@@ -18,9 +18,8 @@ import (
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
 )
 
-// Locks of several servers while faults strike a minority of them, and clocks jump: no model and no
-// sweep refuses what their holders saw, all calls are served, and no lock is lost.
-// LEASEHOLD_QUORUM_FOR is how long it takes.
+// Locks of several servers while faults strike a minority of them, and clocks jump: no model and no sweep refuses
+// what their holders saw, all calls are served, and no lock is lost. LEASEHOLD_QUORUM_FOR is how long it takes.
 func TestQuorumHistories(t *testing.T) {
 	redistest.NeedServers(t)
 	seed := redistest.Seed(t)
@@ -44,7 +43,6 @@ func TestQuorumHistories(t *testing.T) {
 	}
 }
 
-// A recorder makes a history of what the holders of locks see.
 type recorder struct {
 	workers []string
 
@@ -55,7 +53,6 @@ type recorder struct {
 	stalled time.Time // when this process last did not run for a while
 }
 
-// run has two callers of each handle compete until ctx ends.
 func (r *recorder) run(ctx context.Context, dice *rand.Rand, handles []*mutex.Mutex) {
 	var all sync.WaitGroup
 	for i, m := range slices.Concat(handles, handles) {
@@ -67,7 +64,6 @@ func (r *recorder) run(ctx context.Context, dice *rand.Rand, handles []*mutex.Mu
 	all.Wait()
 }
 
-// compete takes locks, holds them for a while, and gives them back.
 func (r *recorder) compete(ctx context.Context, worker string, m *mutex.Mutex, dice *rand.Rand) {
 	for ctx.Err() == nil {
 		key, tries := fmt.Sprint("k", dice.IntN(2)), dice.IntN(4) == 0
@@ -158,7 +154,6 @@ func (r *recorder) note(e history.Event) {
 	}
 }
 
-// watchStalls notes when this process does not run, until ctx ends.
 func (r *recorder) watchStalls(ctx context.Context) {
 	for last := time.Now(); ctx.Err() == nil; last = time.Now() {
 		time.Sleep(10 * time.Millisecond)

@@ -16,7 +16,6 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// library is how each of them takes and gives back a lock of a key.
 type library struct {
 	name string
 	// as says how it is used: what its documentation offers.
@@ -84,7 +83,6 @@ func openRedsync(nx bool) func(*testing.T, *redis.Client, time.Duration) locker 
 	}
 }
 
-// unlocked is what redsync's Unlock says, as an error.
 func unlocked(ok bool, err error) error {
 	if err == nil && !ok {
 		return errors.New("not unlocked")

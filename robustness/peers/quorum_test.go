@@ -30,7 +30,6 @@ type claim struct {
 
 type vote func(ctx context.Context, key string) (*claim, error)
 
-// voted are the libraries with locks of several servers.
 var voted = []struct {
 	name string
 	open func(t *testing.T, rdbs []redis.UniversalClient) vote
@@ -87,7 +86,6 @@ func TestQuorumPeers(t *testing.T) {
 	fmt.Printf("\n| servers | library | turns | beside another holder | fewest of a caller to the most | longest wait | unlocks that failed |\n|---|---|---|---|---|---|---|\n%s\n\n", strings.Join(rows, "\n"))
 }
 
-// A contest is callers of one library that want one lock.
 type contest struct {
 	open func(rdbs []redis.UniversalClient) vote
 

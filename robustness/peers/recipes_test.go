@@ -19,7 +19,6 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-// report is the table of what happened.
 type report struct{ rows []string }
 
 type verdict string
@@ -36,7 +35,6 @@ func rightIf(ok bool) verdict {
 	return wrong
 }
 
-// keyInAnError is a name that redistest made.
 var keyInAnError = regexp.MustCompile(`peers/[a-z0-9-]+`)
 
 func (r *report) add(recipe string, lib library, v verdict, what string, args ...any) {
@@ -55,7 +53,6 @@ type trial struct {
 	key    string
 }
 
-// ttl is redsync's default.
 const ttl = 8 * time.Second
 
 // TestRecipes prints what happened, and fails only where leasehold was wrong.
@@ -235,9 +232,8 @@ func (c *trial) failing() (locker, func(string)) {
 
 const loading = "LOADING Redis is loading the dataset in memory"
 
-// patience is how long a call may go on at most, and hurry is how many commands a
-// second make a busy loop: each of them waits 50 ms or more between two tries,
-// and go-redis repeats a command that was refused three times.
+// patience is how long a call may go on at most, and hurry is how many commands a second make a busy loop: each
+// of them waits 50 ms or more between two tries, and go-redis repeats a command that was refused three times.
 const (
 	patience = 30 * time.Second
 	hurry    = 100

@@ -14,13 +14,11 @@ import (
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
 )
 
-// point is a number at a time of histories.
 type point struct {
 	at    int64
 	value float64
 }
 
-// curve is a number over time.
 type curve struct {
 	name    string
 	worker  string  // whose it is; "" = all workers'
@@ -67,7 +65,6 @@ func watch(t *testing.T, f *fleet.Fleet) *soak {
 	return &soak{server: dial(server), store: dial(store)}
 }
 
-// clients are the connections of workers, of a type.
 func clients(t *testing.T, rdb *redis.Client, kind string) (n int) {
 	t.Helper()
 	list, err := rdb.Do(t.Context(), "CLIENT", "LIST", "TYPE", kind).Text()

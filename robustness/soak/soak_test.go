@@ -91,7 +91,6 @@ func ended(t *testing.T, h *history.History) {
 	}
 }
 
-// struck says how often each fault did.
 func struck(h *history.History) string {
 	n := map[string]int{}
 	for _, e := range h.Events {

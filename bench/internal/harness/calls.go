@@ -23,7 +23,6 @@ redis.call('EXISTS', KEYS[2])
 return { 1 }`)
 )
 
-// Calls are the pair's calls for one key.
 type Calls struct {
 	keys       []string
 	take, give []any
@@ -50,12 +49,10 @@ func NewCalls(b testing.TB, rdb redis.Scripter, n int) []Calls {
 	return all
 }
 
-// Take does the calls of a lock.
 func (c *Calls) Take(ctx context.Context, rdb redis.Scripter) *redis.Cmd {
 	return rdb.EvalSha(ctx, takeCalls.Hash(), c.keys, c.take...)
 }
 
-// Give does the calls of an unlock.
 func (c *Calls) Give(ctx context.Context, rdb redis.Scripter) *redis.Cmd {
 	return rdb.EvalSha(ctx, giveCalls.Hash(), c.keys, c.give...)
 }

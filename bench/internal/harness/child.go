@@ -29,8 +29,7 @@ func Must(err error) {
 	}
 }
 
-// Serve is a child process's life: it hands each line of its input to do, in
-// words, until the input ends.
+// Serve is a child process's life: it hands each line of its input to do, in words, until the input ends.
 func Serve(do func(words []string)) int {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		do(strings.Fields(lines.Text()))

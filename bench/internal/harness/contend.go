@@ -11,8 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Contenders are a crowd that wants one key: Turn takes it, calls hold and gives
-// it back.
+// Contenders are a crowd that wants one key: Turn takes it, calls hold and gives it back.
 type Contenders struct {
 	Name    string
 	Turn    func(ctx context.Context, goroutine int, hold func()) error
@@ -55,12 +54,10 @@ func floor(name string, between func() error) Contenders {
 	}}
 }
 
-// Contend lets each crowd of n goroutines contend, in turn and alone, for a tenth
-// of a second for each op, and reports of each: turns a second, the fewest turns
-// of a goroutine to the most, percentiles of the time from the call to the end of
-// the turn, the longest of these to the mean, script calls a turn while the whole crowd
-// contends, how long it was held, and what was between two holds ("-handover-µs"), both
-// on the average.
+// Contend lets each crowd of n goroutines contend, in turn and alone, for a tenth of a second for each op, and
+// reports of each: turns a second, the fewest turns of a goroutine to the most, percentiles of the time from the
+// call to the end of the turn, the longest of these to the mean, script calls a turn while the whole crowd
+// contends, how long it was held, and what was between two holds ("-handover-µs"), both on the average.
 func Contend(b *testing.B, stats *redis.Client, n int, all ...Contenders) {
 	b.Helper()
 	ContendFor(b, time.Duration(b.N)*100*time.Millisecond, stats, n, all...)
@@ -93,7 +90,6 @@ func ContendFor(b *testing.B, span time.Duration, stats *redis.Client, n int, al
 	b.ReportMetric(0, "ns/op")
 }
 
-// Percentiles are those that a distribution is told by.
 var Percentiles = []struct {
 	Name string
 	P    float64
@@ -107,10 +103,9 @@ func mean(all []time.Duration) time.Duration {
 	return sum / time.Duration(max(1, len(all)))
 }
 
-// contend counts each goroutine's turns in span, and how long each took and was
-// held. What span's end cuts off does not count. scripts tells how many scripts have run:
-// calls is how many a turn takes, and what the crowd calls before each of it waits, or
-// because it is cut off, is not among them. took is how long span was.
+// contend counts each goroutine's turns in span, and how long each took and was held. What span's end cuts off
+// does not count. scripts tells how many scripts have run: calls is how many a turn takes, and what the crowd
+// calls before each of it waits, or because it is cut off, is not among them. took is how long span was.
 func contend(c Contenders, n int, span time.Duration, scripts func() float64) (counts []int, turns, holds []time.Duration, calls float64, took time.Duration) {
 	// The deadline is that of a request, and never comes: the span ends by cancel.
 	ctx, cancel := context.WithTimeout(context.Background(), span+time.Hour)
@@ -173,7 +168,6 @@ func UseOfCap(b *testing.B, n int, hold time.Duration, turn func(context.Context
 	return float64(held.Load()) / float64(span)
 }
 
-// Scripts is how many scripts the server has run.
 func Scripts(b testing.TB, stats *redis.Client) float64 {
 	b.Helper()
 	_, one := ServerMicros(b, stats, "evalsha")

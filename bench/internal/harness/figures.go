@@ -14,7 +14,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// info is a figure of a section of INFO.
 func info(b testing.TB, rdb *redis.Client, section, name string) (n float64) {
 	b.Helper()
 	_, rest, found := strings.Cut(redistest.Must(rdb.Info(context.Background(), section).Result())(b), "\n"+name+":")
@@ -23,21 +22,18 @@ func info(b testing.TB, rdb *redis.Client, section, name string) (n float64) {
 	return n
 }
 
-// ServerCPU is the CPU time that the server's one thread for commands has used,
-// in seconds.
+// ServerCPU is the CPU time that the server's one thread for commands has used, in seconds.
 func ServerCPU(b testing.TB, rdb *redis.Client) float64 {
 	b.Helper()
 	return info(b, rdb, "cpu", "used_cpu_user_main_thread") + info(b, rdb, "cpu", "used_cpu_sys_main_thread")
 }
 
-// ServerMemory is what the server has allocated, in bytes.
 func ServerMemory(b testing.TB, rdb *redis.Client) float64 {
 	b.Helper()
 	return info(b, rdb, "memory", "used_memory")
 }
 
-// KeyMemory is what the server says that keys take, in bytes, every element
-// looked at.
+// KeyMemory is what the server says that keys take, in bytes, every element looked at.
 func KeyMemory(b testing.TB, rdb *redis.Client, keys ...string) (bytes float64) {
 	b.Helper()
 	for _, key := range keys {

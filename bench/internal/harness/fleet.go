@@ -20,7 +20,6 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// User is what is cached.
 type User struct {
 	ID    int64
 	Name  string
@@ -131,8 +130,7 @@ func ask(get Fetch, n int, takes time.Duration, key string, at time.Time) (a ans
 	return answer{Loads: int(loads.Load()), Ended: ended.Load(), Got: got}
 }
 
-// ping is the least that n callers can wait for: one of them asks the server,
-// once, and tells the others.
+// ping is the least that n callers can wait for: one of them asks the server, once, and tells the others.
 func ping(rdb *redis.Client, n int, at time.Time) answer {
 	told := make(chan struct{})
 	got := make([]int64, n)
@@ -152,13 +150,11 @@ func ping(rdb *redis.Client, n int, at time.Time) answer {
 	return answer{Ended: began.UnixNano(), Got: got, Trip: trip}
 }
 
-// A Fleet is processes of callers.
 type Fleet struct {
 	b         *testing.B
 	processes []*redistest.Child
 }
 
-// NewFleet starts processes of so many callers each.
 func NewFleet(b *testing.B, srv *Server, processes, callers int, load, lease time.Duration) *Fleet {
 	b.Helper()
 	return &Fleet{b, Children(b, processes, "bench-callers", srv.URL(), strconv.Itoa(callers), load.String(), lease.String())}
@@ -201,11 +197,9 @@ func (f *Fleet) run(who string) (r round) {
 	return r
 }
 
-// Compare lets each of the caches run, in turn and b.N times, and reports of each the
-// mean number of loads in the fleet, and the medians, over the rounds, of the
-// time until half of the followers, 99 % of them and the last one had the value,
-// after the first load had ended: "<who>-loads", "-p50-ms", "-p99-ms" and
-// "-last-ms".
+// Compare lets each of the caches run, in turn and b.N times, and reports of each the mean number of loads in the
+// fleet, and the medians, over the rounds, of the time until half of the followers, 99 % of them and the last one
+// had the value, after the first load had ended: "<who>-loads", "-p50-ms", "-p99-ms" and "-last-ms".
 func (f *Fleet) Compare(who ...string) {
 	f.b.Helper()
 	rounds := make([][]round, len(who))

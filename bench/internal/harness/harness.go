@@ -1,7 +1,6 @@
-// Package harness is what the benchmarks share: a server, competitors that take
-// turns, and how their times are told. Every figure is reported as a metric of a
-// standard benchmark line, "<who>-<unit>", so that a report needs no other
-// interface than the output of go test -bench.
+// Package harness is what the benchmarks share: a server, competitors that take turns, and how their times are
+// told. Every figure is reported as a metric of a standard benchmark line, "<who>-<unit>", so that a report needs
+// no other interface than the output of go test -bench.
 package harness
 
 import (
@@ -82,8 +81,7 @@ func (s *Server) AutoPipeline() *redis.AutoPipeliner {
 	return auto
 }
 
-// Pool makes room for n callers at once: pools, not libraries, would be measured
-// otherwise.
+// Pool makes room for n callers at once: pools, not libraries, would be measured otherwise.
 func Pool(n int) func(*redis.Options) {
 	return func(o *redis.Options) { o.PoolSize = n }
 }
@@ -91,8 +89,7 @@ func Pool(n int) func(*redis.Options) {
 // Noop is the floor's script: what any call of a script costs.
 var Noop = redis.NewScript("return 1")
 
-// NoopPair is two bare calls of a script that does nothing: the floor of taking
-// and giving back.
+// NoopPair is two bare calls of a script that does nothing: the floor of taking and giving back.
 func NoopPair(b testing.TB, rdb redis.Scripter) func(context.Context) error {
 	b.Helper()
 	redistest.WantErr(b, Noop.Load(context.Background(), rdb).Err())
@@ -143,9 +140,8 @@ type Crowd struct {
 	Pair func(ctx context.Context, goroutine int) error
 }
 
-// InterleaveCrowds lets crowds of n goroutines run in turn, span each and b.N
-// times, and reports the median time that a pair takes the crowd (span divided
-// by the pairs of all goroutines) as "<name>-µs".
+// InterleaveCrowds lets crowds of n goroutines run in turn, span each and b.N times, and reports the median time
+// that a pair takes the crowd (span divided by the pairs of all goroutines) as "<name>-µs".
 func InterleaveCrowds(b *testing.B, n int, span time.Duration, all ...Crowd) {
 	b.Helper()
 	times := make([][]time.Duration, len(all))
@@ -165,8 +161,7 @@ func InterleaveCrowds(b *testing.B, n int, span time.Duration, all ...Crowd) {
 	}
 }
 
-// settle lets nobody pay for what the one before left: garbage, and goroutines
-// that are about to end.
+// settle lets nobody pay for what the one before left: garbage, and goroutines that are about to end.
 func settle() {
 	runtime.GC()
 	time.Sleep(5 * time.Millisecond)
@@ -242,10 +237,8 @@ func Timed(b *testing.B, fn func() error) func() time.Duration {
 	}
 }
 
-// Micros is d in µs.
 func Micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 
-// Sum adds up.
 func Sum(all []int) (n int) {
 	for _, i := range all {
 		n += i

@@ -17,7 +17,6 @@ type Saturation struct {
 	Command string
 }
 
-// spent is what a server did under one crowd.
 type spent struct{ units, cpu, wall, micros, calls, reads float64 }
 
 func (s *spent) add(o spent) {
@@ -47,8 +46,7 @@ func (s *spent) beside() float64 { return 1e6*s.cpu - s.micros }
 // round trip of its own, of many they go together, as those of load do.
 func Saturate(b *testing.B, stats *redis.Client, n int, lone, many, load Saturation) (measured, predicted float64) {
 	b.Helper()
-	// One core for this process, so that the server is not pushed off its own:
-	// commandstats is time by the clock.
+	// One core for this process, so that the server is not pushed off its own: commandstats is time by the clock.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const span = 40 * time.Millisecond
 	all := []Saturation{lone, many, load}
@@ -75,9 +73,8 @@ func Saturate(b *testing.B, stats *redis.Client, n int, lone, many, load Saturat
 	return measured, predicted
 }
 
-// overheads is what a command and a read cost, by two crowds that differ in the
-// number of commands in a read: what both crowds spent beside their commands is
-// calls × command + reads × read.
+// overheads is what a command and a read cost, by two crowds that differ in the number of commands in a read:
+// what both crowds spent beside their commands is calls × command + reads × read.
 func overheads(lone, many spent) (command, read float64) {
 	det := lone.calls*many.reads - many.calls*lone.reads
 	command = (lone.beside()*many.reads - many.beside()*lone.reads) / det
@@ -85,7 +82,6 @@ func overheads(lone, many spent) (command, read float64) {
 	return command, read
 }
 
-// saturate runs a crowd and says what the server did meanwhile.
 func saturate(b testing.TB, stats *redis.Client, n int, s Saturation, span time.Duration) spent {
 	b.Helper()
 	began, cpu := time.Now(), ServerCPU(b, stats)

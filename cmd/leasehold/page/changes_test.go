@@ -20,7 +20,6 @@ const token = "0123456789abcdef"
 
 var bearer = []string{"Authorization", "Bearer " + token}
 
-// change posts a change, with pairs of words as its form, and wants a code.
 func change(t *testing.T, about string, want int, at *httptest.Server, path string, header []string, form ...string) {
 	t.Helper()
 	values := url.Values{}
@@ -87,8 +86,7 @@ func TestChangesAreMadeOnlyWhereThatIsAllowed(t *testing.T) {
 	}
 }
 
-// A row of a key without a total is of that key, though there is a family of that name
-// with a total.
+// A row of a key without a total is of that key, though there is a family of that name with a total.
 func TestChangesAreOfTheRow(t *testing.T) {
 	rdb := redistest.MiniClient(t)
 	redistest.WantErr(t, rdb.HSet(t.Context(), "leasehold:sem:{exports}:limits", "", 200).Err())

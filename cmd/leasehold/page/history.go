@@ -21,7 +21,6 @@ const (
 	mostSpans = 120
 )
 
-// add notes what is now.
 func (x *history) add(now time.Time, p point) {
 	if n := len(x.points); n == 0 || now.Sub(x.begun) >= span {
 		// Spans in which nobody watched are left out: the chart has a seam there.
@@ -48,7 +47,6 @@ func (x *history) series() [2][]int {
 	return s
 }
 
-// remember notes what is known for the charts.
 func (h *hub) remember() {
 	now := time.Now()
 	families := map[string]point{}

@@ -53,8 +53,7 @@ func newHub(rdb redis.UniversalClient, opt Options) *hub {
 
 var errFull = errors.New("too many browsers watch")
 
-// join adds a browser. It gets states; one that does not take them in time misses
-// some, never the last.
+// join adds a browser. It gets states; one that does not take them in time misses some, never the last.
 func (h *hub) join(v view) (<-chan []byte, func(), error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,7 +117,6 @@ func (h *hub) run(ctx context.Context) {
 	}
 }
 
-// over ends the loop, unless somebody came meanwhile.
 func (h *hub) over() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -141,8 +139,7 @@ func (h *hub) views() map[view][]chan []byte {
 	return views
 }
 
-// look brings up to date what is known: all of it once a minute, what is shown
-// each time.
+// look brings up to date what is known: all of it once a minute, what is shown each time.
 func (h *hub) look(ctx context.Context, views map[view][]chan []byte) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -231,7 +228,6 @@ func (h *hub) poll(ctx context.Context, views map[view][]chan []byte) error {
 	return nil
 }
 
-// tell sends each view its state, made once however many show it.
 func (h *hub) tell(ctx context.Context, views map[view][]chan []byte) {
 	details := map[string]*detail{}
 	for v, browsers := range views {

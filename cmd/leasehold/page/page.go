@@ -42,20 +42,17 @@ type Options struct {
 	// Token is asked for before anything is shown, 16 bytes or more. "": nobody is
 	// asked. A handler that is mounted behind a login of its own needs none.
 	Token string
-	// Hosts are the names under which a browser may ask for the page; another one
-	// is refused. nil: any. It keeps pages of others, whose names are made to point
-	// to this machine, from reading this one.
+	// Hosts are the names under which a browser may ask for the page; another one is refused. nil: any. It keeps
+	// pages of others, whose names are made to point to this machine, from reading this one.
 	Hosts []string
-	// Changes lets everybody who may see the page set limits and totals and revoke
-	// leases, too. It needs a Token, or a login of the service that mounts the page:
-	// see Trusted.
+	// Changes lets everybody who may see the page set limits and totals and revoke leases, too. It needs a Token,
+	// or a login of the service that mounts the page: see Trusted.
 	Changes bool
 	// Trusted says that whoever reaches the handler was let in by a login of the
 	// service that mounts it, so that Changes needs no Token.
 	Trusted bool
 }
 
-// minToken is how long a token is at least, in bytes.
 const minToken = 16
 
 // Page is the handler.
@@ -68,8 +65,7 @@ type Page struct {
 	static fs.FS
 }
 
-// New makes a page. It sends nothing before somebody watches. Close ends what
-// browsers watch.
+// New makes a page. It sends nothing before somebody watches. Close ends what browsers watch.
 func New(rdb redis.UniversalClient, opt Options) (*Page, error) {
 	if opt.Token != "" && len(opt.Token) < minToken {
 		return nil, fmt.Errorf("leasehold: page: Token has %d bytes; want at least %d", len(opt.Token), minToken)
@@ -104,8 +100,7 @@ func New(rdb redis.UniversalClient, opt Options) (*Page, error) {
 // Close ends all that browsers watch. The client stays the caller's.
 func (p *Page) Close() { p.hub.close() }
 
-// policy lets the page load what it brings itself, and nothing else; nobody may
-// put it into a frame.
+// policy lets the page load what it brings itself, and nothing else; nobody may put it into a frame.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
@@ -130,10 +125,8 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.routes.ServeHTTP(w, r)
 }
 
-// bodyBound is how long the body of a request may take to arrive.
 const bodyBound = 5 * time.Second
 
-// expected says whether the page may be asked for by that name.
 func (p *Page) expected(host string) bool {
 	if p.opt.Hosts == nil {
 		return true
@@ -144,11 +137,9 @@ func (p *Page) expected(host string) bool {
 	return slices.Contains(p.opt.Hosts, strings.ToLower(strings.Trim(host, "[]")))
 }
 
-// cookie is the name of the cookie that shows that a browser gave the token.
 const cookie = "leasehold-page"
 
-// admitted says whether the browser, or a program with the token as a bearer,
-// may see.
+// admitted says whether the browser, or a program with the token as a bearer, may see.
 func (p *Page) admitted(r *http.Request) bool {
 	if p.opt.Token == "" {
 		return true
@@ -192,8 +183,7 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// events is what a browser watches: a state as soon as there is one, and then
-// each that differs.
+// events is what a browser watches: a state as soon as there is one, and then each that differs.
 func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 	if !p.admitted(r) {
 		http.Error(w, "a token is needed", http.StatusUnauthorized)

@@ -170,7 +170,6 @@ func TestMountedBelowAPath(t *testing.T) {
 	}
 }
 
-// fill makes n keys that are held, and others that are no leases.
 func fill(t *testing.T, rdb redis.UniversalClient, n, others int) {
 	t.Helper()
 	ends := float64(time.Now().Add(5 * time.Minute).UnixMilli())
@@ -184,8 +183,7 @@ func fill(t *testing.T, rdb redis.UniversalClient, n, others int) {
 	redistest.Must(pipe.Exec(t.Context()))(t)
 }
 
-// Ten browsers cost the server what one costs, and nobody's cost nothing, with 10,000
-// keys among 100,000 others.
+// Ten browsers cost the server what one costs, and nobody's cost nothing, with 10,000 keys among 100,000 others.
 func TestTenBrowsersCostWhatOneCosts(t *testing.T) {
 	rdb := redistest.StartServer(t, redistest.Newest(t)).Client()
 	fill(t, rdb, 10_000, 100_000)
@@ -249,8 +247,7 @@ func TestStatesFollowTheLeases(t *testing.T) {
 	})
 }
 
-// A tenant of a family with a total that has gone idle holds nothing any more, whether or
-// not its row is shown.
+// A tenant of a family with a total that has gone idle holds nothing any more, whether or not its row is shown.
 func TestIdleTenantsHoldNothing(t *testing.T) {
 	for about, others := range map[string]int{"all keys are polled": 0, "what is shown is polled": 600} {
 		t.Run(about, func(t *testing.T) {

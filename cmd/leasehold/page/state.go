@@ -47,7 +47,6 @@ type row struct {
 	text.Line
 }
 
-// detail is the key that is open.
 type detail struct {
 	ID string `json:"id"`
 	text.State
@@ -64,7 +63,6 @@ func (h *hub) row(u listing.Use) row {
 	return x
 }
 
-// rows are those of a view, in its order.
 func (h *hub) rows(v view) []listing.Use {
 	found := h.found(v)
 	return found[:min(len(found), v.rows)]

@@ -57,7 +57,6 @@ func id(r listing.Resource) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-// has says whether the view shows a row.
 func (v view) has(u listing.Use) bool {
 	switch {
 	case v.kind != "" && u.Kind != v.kind, v.family != "" && u.Family != v.family && text.Safe(u.Family) != v.family:

@@ -16,7 +16,6 @@ import (
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
 )
 
-// Violation is something that must not be.
 type Violation struct {
 	Rule string // "model", "cap", "token order", …
 	Key  string
@@ -25,7 +24,6 @@ type Violation struct {
 
 func (v Violation) String() string { return fmt.Sprintf("%s: %s: %s", v.Rule, v.Key, v.Text) }
 
-// Report is what a history came to.
 type Report struct {
 	Histories  int // one a key
 	Short      int // of these, those of fewer than Enough operations
@@ -45,7 +43,6 @@ type Report struct {
 	Failed []Drawing // what the models refused
 }
 
-// Add adds what another history came to.
 func (r *Report) Add(x *Report) {
 	r.Histories += x.Histories
 	r.Short += x.Short
@@ -78,7 +75,6 @@ type Drawing struct {
 	info  porcupine.LinearizationInfo
 }
 
-// Save writes the drawing as HTML.
 func (d Drawing) Save(path string) error { return porcupine.VisualizePath(d.model, d.info, path) }
 
 // Tell fails the test with what must not be.

@@ -103,8 +103,7 @@ func (r *Report) listings(h *history.History) {
 	}
 }
 
-// loadsRevoked checks that what a load gave after its ctx had ended by a revocation went
-// to its own process only.
+// loadsRevoked checks that what a load gave after its ctx had ended by a revocation went to its own process only.
 func (r *Report) loadsRevoked(h *history.History) {
 	revoked := map[string]*history.Operation{}
 	for _, o := range h.Ops {

@@ -11,9 +11,8 @@ import (
 )
 
 // semStep is one step of a counted semaphore. A lease is two: its grant, within the call that got it, and its
-// end, at any moment from that on at which its client stopped to believe in it. Grants that nobody came to
-// know of (calls that failed, clients that were killed) are left out: they could only keep others from being
-// served.
+// end, at any moment from that on at which its client stopped to believe in it. Grants that nobody came to know
+// of (calls that failed, clients that were killed) are left out: they could only keep others from being served.
 type semStep struct {
 	what  string // "grant", "end", "forget"
 	lease string
@@ -105,5 +104,4 @@ func losses(h *history.History, key string, input any) []porcupine.Operation {
 // its end must not come before its grant.
 func afterGrant(l history.Lease) int64 { return max(l.Until, l.Return+1) }
 
-// name tells operations apart.
 func name(o *history.Operation) string { return history.Name(o.Worker, o.ID) }

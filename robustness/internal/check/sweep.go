@@ -145,8 +145,7 @@ func (r *Report) belief(h *history.History) {
 	}
 }
 
-// told checks that nobody believes for another TTL in a lease that is gone: no
-// renewal can have succeeded since.
+// told checks that nobody believes for another TTL in a lease that is gone: no renewal can have succeeded since.
 func (r *Report) told(h *history.History, op string, l history.Lease) {
 	for _, x := range h.Losses {
 		gone := (x.Key == "" || x.Key == l.Key) && !x.Revives && l.Return < x.From

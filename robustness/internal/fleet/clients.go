@@ -9,7 +9,6 @@ import (
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
 )
 
-// client is one goroutine of a worker.
 type client struct {
 	*worker
 	number int
@@ -57,7 +56,6 @@ func (c *client) span() time.Duration {
 
 func (c *client) key(prefix string, n int) string { return fmt.Sprint(prefix, c.rng.IntN(n)) }
 
-// use does with a key what its kind is for.
 func (c *client) use(key string) error {
 	switch key[0] {
 	case 's', 't':
@@ -99,7 +97,6 @@ func (c *client) hold(key string, n int, wait bool) error {
 	}, func(int, uint64) {})
 }
 
-// lease is a lock or a permit.
 type lease interface {
 	ID() string
 	Context() context.Context
@@ -131,8 +128,7 @@ func (c *client) keep(
 	return nil
 }
 
-// work takes its time and returns how far ahead the lease's deadline lay at most.
-// One in four doesn't heed ctx.
+// work takes its time and returns how far ahead the lease's deadline lay at most. One in four doesn't heed ctx.
 func (c *client) work(ctx context.Context, deadline func() time.Time, d time.Duration) (ahead time.Duration) {
 	done := ctx.Done()
 	if c.rng.IntN(4) == 0 {

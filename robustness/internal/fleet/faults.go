@@ -14,7 +14,6 @@ import (
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
 )
 
-// Fault is something that goes wrong, again and again.
 type Fault struct {
 	Name string
 
@@ -251,7 +250,6 @@ func (f *Fleet) failOver() {
 	f.sleep(300*time.Millisecond, 600*time.Millisecond)
 }
 
-// order has the server do something.
 func (f *Fleet) order(words ...any) {
 	ctx, cancel := context.WithTimeout(f.tb.Context(), 20*time.Second)
 	defer cancel()

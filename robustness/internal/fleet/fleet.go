@@ -54,7 +54,6 @@ type member struct {
 	read  chan struct{} // closed when all that it said has been read
 }
 
-// Start starts the server and the workers, which begin at once.
 func Start(tb testing.TB, cfg Config) *Fleet {
 	tb.Helper()
 	if cfg.Workers == 0 {
@@ -89,7 +88,6 @@ func Start(tb testing.TB, cfg Config) *Fleet {
 	return f
 }
 
-// hire starts the process of a place.
 func (f *Fleet) hire(m *member) {
 	f.tb.Helper()
 	s := spec{
@@ -101,10 +99,8 @@ func (f *Fleet) hire(m *member) {
 	f.reading.Go(func() { defer close(read); f.listen(name, c) })
 }
 
-// silence is how long a worker may say nothing.
 const silence = 2 * time.Minute
 
-// listen reads what a worker says until it ends.
 func (f *Fleet) listen(name string, c *redistest.Child) {
 	for finished := false; ; {
 		line, err := c.LineWithin(silence)
@@ -208,7 +204,6 @@ func (f *Fleet) between(lo, hi time.Duration) time.Duration {
 
 func (f *Fleet) sleep(lo, hi time.Duration) { time.Sleep(f.between(lo, hi)) }
 
-// some are one of the workers, or all of them.
 func (f *Fleet) some() []*member {
 	if f.rng.IntN(3) == 0 {
 		return f.workers

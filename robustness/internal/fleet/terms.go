@@ -23,7 +23,6 @@ const (
 	values     = 4
 )
 
-// spec is what a worker has to know.
 type spec struct {
 	Worker   string // its name in the history
 	Seed     uint64
@@ -42,7 +41,6 @@ func (s spec) String() string {
 	return string(text)
 }
 
-// Keys are all keys of the histories, each of one primitive.
 func Keys() []string {
 	var keys []string
 	for _, k := range []struct {

@@ -196,14 +196,12 @@ func (w *worker) tell(e history.Event) {
 	_, _ = w.out.Write(e.Line()) // a parent that does not read any more is gone
 }
 
-// call tells that an operation begins, and gives it an ID.
 func (w *worker) call(e history.Event) int {
 	e.Kind, e.ID, e.At = history.Call, int(w.last.Add(1)), history.Now()
 	w.tell(e)
 	return e.ID
 }
 
-// returned tells what the operation came to.
 func (w *worker) returned(id int, e history.Event, err error) {
 	e.Kind, e.ID, e.At = history.Return, id, history.Now()
 	if e.Class = class(err); err != nil {

@@ -116,7 +116,6 @@ type Usage struct {
 	Heap       int64 `json:"heap"`  // bytes in use, after a collection
 }
 
-// Line is the event as it is streamed and kept.
 func (e Event) Line() []byte {
 	line, err := json.Marshal(e)
 	if err != nil {
@@ -125,7 +124,6 @@ func (e Event) Line() []byte {
 	return append(line, '\n')
 }
 
-// Parse reads a line.
 func Parse(line []byte) (Event, error) {
 	var e Event
 	err := json.Unmarshal(line, &e)

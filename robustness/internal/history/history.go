@@ -42,16 +42,12 @@ type Operation struct {
 	Ran     bool // a Once ran its function
 }
 
-// Name tells operations apart: that of an ID of a worker.
 func Name(worker string, id int) string { return fmt.Sprintf("%s.%d", worker, id) }
 
-// Succeeded reports whether it returned without an error.
 func (o *Operation) Succeeded() bool { return o.Return != Forever && o.Class == OK }
 
-// Span is a stretch of time.
 type Span struct{ From, To int64 }
 
-// Length is how long it is.
 func (s Span) Length() int64 { return s.To - s.From }
 
 // Loss is a stretch of time in which the server forgot leases.

@@ -22,7 +22,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// chromium finds a browser.
 func chromium(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{os.Getenv("LEASEHOLD_CHROMIUM"), "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
@@ -122,7 +121,6 @@ func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// ask evaluates an expression of the page.
 func ask[T any](b *browser, expression string) T {
 	b.t.Helper()
 	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
@@ -130,7 +128,6 @@ func ask[T any](b *browser, expression string) T {
 	return v
 }
 
-// until waits until an expression of the page holds.
 func (b *browser) until(what, expression string) {
 	b.t.Helper()
 	for limit := time.Now().Add(20 * time.Second); !ask[bool](b, expression); time.Sleep(30 * time.Millisecond) {
@@ -145,7 +142,6 @@ func (b *browser) press(keys string) {
 	b.do(chromedp.KeyEvent(keys))
 }
 
-// phone makes the window that of a phone, or wide again.
 func (b *browser) phone(on bool) {
 	b.t.Helper()
 	width, height := int64(1280), int64(900)

@@ -25,8 +25,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// serve serves a page of a prefix of its own, on a real server where tests on
-// servers are asked for.
+// serve serves a page of a prefix of its own, on a real server where tests on servers are asked for.
 func serve(t *testing.T, opt page.Options) (rdb *redis.Client, url string) {
 	t.Helper()
 	if os.Getenv("LEASEHOLD_REQUIRE_SERVERS") == "1" {
@@ -47,8 +46,7 @@ const (
 	detailed = `!document.getElementById("detail").hidden`
 )
 
-// Someone on call looks for a key, opens it, and sees who holds and who waits, as
-// it changes.
+// Someone on call looks for a key, opens it, and sees who holds and who waits, as it changes.
 func TestFindingWhoHoldsAKey(t *testing.T) {
 	prefix := redistest.Name(t)
 	rdb, url := serve(t, page.Options{Prefix: prefix})
@@ -286,7 +284,6 @@ func TestPhone(t *testing.T) {
 	b.noFaults()
 }
 
-// busy lets the demo's fleet work until the test ends.
 func busy(t *testing.T, rdb *redis.Client, prefix string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

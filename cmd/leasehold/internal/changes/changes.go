@@ -31,7 +31,6 @@ const anyTotal = 1
 // ErrFamily says that there can be no such family.
 var ErrFamily = errors.New("no such family")
 
-// Set sets a limit, by a handle as the processes of the family have one.
 func Set(ctx context.Context, rdb redis.UniversalClient, prefix string, x Limit) error {
 	cfg := semaphore.Config{Name: x.Family, Prefix: prefix, Limit: 1, HashKeys: x.Hashed}
 	if x.HasTotal || x.Total {
@@ -63,7 +62,6 @@ type Revocation struct {
 	Reason      string // for its holder and for the audit
 }
 
-// revoker is what the handles of all three packages have.
 type revoker interface {
 	Revoke(ctx context.Context, key, id, reason string) error
 	Close(ctx context.Context) error
@@ -82,7 +80,6 @@ func Revoke(ctx context.Context, rdb redis.UniversalClient, prefix string, x Rev
 	return err
 }
 
-// open makes a handle of the family.
 func open(rdb redis.UniversalClient, prefix string, x Revocation) (handle revoker, err error) {
 	switch x.Kind {
 	case keys.Mutex:

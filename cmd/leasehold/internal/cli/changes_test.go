@@ -31,7 +31,6 @@ func newPlace(t *testing.T, target redistest.Target) *place {
 	return &place{t, target, target.URL(t), family, []string{"--semaphore", family, "--key", "acme"}}
 }
 
-// each runs fn on all deployments, for a family without a total and one with it.
 func each(t *testing.T, fn func(p *place, total int)) {
 	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
 		for name, total := range map[string]int{"permits": 0, "total": 50} {
@@ -48,13 +47,11 @@ func (p *place) open(cfg semaphore.Config) *semaphore.Semaphore {
 	return s
 }
 
-// take takes a permit of acme in a family with a total, or without one.
 func (p *place) take(total int) *semaphore.Lease {
 	p.t.Helper()
 	return redistest.Must(p.open(semaphore.Config{Limit: 2, Total: total}).TryAcquire(p.t.Context(), "acme"))(p.t)
 }
 
-// set sets a limit or a total of the family.
 func (p *place) set(says string, args ...string) {
 	p.t.Helper()
 	ok(p.t, p.url, says, append([]string{"set-limit", "--semaphore", p.family}, args...)...)
@@ -71,7 +68,6 @@ func (p *place) revoke(id string) {
 	ok(p.t, p.url, "is revoked", append([]string{"revoke", "--reason", "host is gone", id}, p.flags...)...)
 }
 
-// listed is what show says of the key.
 func (p *place) listed() (s text.State) {
 	p.t.Helper()
 	redistest.WantErr(p.t, json.Unmarshal([]byte(ok(p.t, p.url, "", append([]string{"show", "--json"}, p.flags...)...)), &s))
@@ -86,7 +82,6 @@ func (p *place) wantHolder(l *semaphore.Lease, limit int, stored, hasTotal bool)
 	}
 }
 
-// refused wants an error of the arguments.
 func refused(t *testing.T, url, says string, args ...string) {
 	t.Helper()
 	var e *run.Error
@@ -95,7 +90,6 @@ func refused(t *testing.T, url, says string, args ...string) {
 		"%q: %v\n%s", args, err, out)
 }
 
-// wantRevoked waits for the end of a ctx, whose cause has the reason.
 func wantRevoked(t *testing.T, ctx context.Context) {
 	t.Helper()
 	redistest.Get(t, "the end of the Context", ctx.Done())

@@ -20,7 +20,6 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// do runs a command in this process.
 func do(t *testing.T, url string, args ...string) (string, error) {
 	t.Helper()
 	t.Setenv("REDIS_URL", url)
@@ -45,7 +44,6 @@ func ok(t *testing.T, url, says string, args ...string) (out string) {
 	return out
 }
 
-// mini is an embedded server.
 func mini(t *testing.T) (rdb *redis.Client, url string) {
 	rdb = redistest.MiniClient(t)
 	return rdb, "redis://" + rdb.Options().Addr
@@ -86,7 +84,6 @@ func TestLsAndShowOnAllDeployments(t *testing.T) {
 	})
 }
 
-// commands are all, from the root down.
 func commands(c *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{c}
 	for _, sub := range c.Commands() {

@@ -10,9 +10,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// The page's bounds on connections, of all clients and of one address, and on the requests of
-// one address: some at once, and so many a second. A browser makes six and then one for each
-// change of what it shows.
+// The page's bounds on connections, of all clients and of one address, and on the requests of one address: some
+// at once, and so many a second. A browser makes six and then one for each change of what it shows.
 const (
 	mostConnections = 512
 	mostOfAClient   = 64
@@ -55,7 +54,6 @@ func (b *bounds) of(client string) *rate.Limiter {
 	return b.clients[client]
 }
 
-// clientOf is an address without its port.
 func clientOf(addr string) string {
 	if host, _, err := net.SplitHostPort(addr); err == nil {
 		return host
@@ -74,7 +72,6 @@ type bounded struct {
 	all []*counted // oldest first
 }
 
-// counted is a connection of a bounded listener.
 type counted struct {
 	net.Conn
 	of       *bounded
@@ -95,7 +92,6 @@ func (b *bounded) Accept() (net.Conn, error) {
 	}
 }
 
-// admit makes room for a connection, and reports whether there is some.
 func (b *bounded) admit(x *counted) bool {
 	b.mu.Lock()
 	own := 0

@@ -68,7 +68,6 @@ hold; 64 bad arguments; 69 Redis is out of reach.`,
 	return c
 }
 
-// columns is the width of prose.
 const columns = 80
 
 func (a *app) report(r doctor.Report) {

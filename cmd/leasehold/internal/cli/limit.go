@@ -87,8 +87,7 @@ was set.`,
 	return c
 }
 
-// hasTotal says whether the family of a limit has a total, by what is held, waited for or
-// stored in Redis.
+// hasTotal says whether the family of a limit has a total, by what is held, waited for or stored in Redis.
 func (a *app) hasTotal(ctx context.Context, rdb redis.UniversalClient, x changes.Limit) (bool, error) {
 	r := listing.Of(a.prefix, keys.Semaphore, x.Family, "", true)
 	n, err := rdb.Exists(ctx, r.Part("holders"), r.Part("queue"), r.Part("limits"), r.Part("turns")).Result()

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// man writes the man pages of all commands.
 func man(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "man FOLDER",

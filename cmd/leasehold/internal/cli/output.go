@@ -24,7 +24,6 @@ func (o *output) Write(p []byte) (int, error) {
 // WriteString is needed, or that of the file would be taken.
 func (o *output) WriteString(s string) (int, error) { return o.Write([]byte(s)) }
 
-// json writes an object in one line.
 func (a *app) json(v any) error {
 	line, err := text.JSON(v)
 	if err == nil {

@@ -98,12 +98,10 @@ func changeFailed(err error, unknown string) error {
 	return err
 }
 
-// dashedID is an ID that reads as a flag: the characters of one handle in 64 begin
-// with a dash.
+// dashedID is an ID that reads as a flag: the characters of one handle in 64 begin with a dash.
 var dashedID = regexp.MustCompile(`^-[-_0-9A-Za-z]{7}-[0-9]+$`)
 
-// idsBehindFlags moves such an ID of a revoke behind "--", so that it can be given as
-// it is listed.
+// idsBehindFlags moves such an ID of a revoke behind "--", so that it can be given as it is listed.
 func idsBehindFlags(root *cobra.Command, args []string) []string {
 	i := slices.IndexFunc(args, dashedID.MatchString)
 	c, _, err := root.Find(args)

@@ -24,7 +24,6 @@ import (
 // docs/security.md for a service.
 type rights map[string][]string
 
-// documentedRights reads them.
 func documentedRights(t *testing.T, cluster bool) rights {
 	t.Helper()
 	text := redistest.Must(os.ReadFile("../../../../docs/operations.md"))(t)
@@ -76,9 +75,8 @@ func (d *deployment) as(user string, rules []string) (rdb redis.UniversalClient,
 	return rdb, url
 }
 
-// The documented lines are enough for services that use, people that read and people that
-// revoke, and say nothing that is not needed. That each rule of the first is needed is shown
-// by TestDocumentedACL.
+// The documented lines are enough for services that use, people that read and people that revoke, and say nothing
+// that is not needed. That each rule of the first is needed is shown by TestDocumentedACL.
 func TestRightsOfOperations(t *testing.T) {
 	t.Run("one server", func(t *testing.T) {
 		for _, v := range redistest.NeedServers(t) {
@@ -183,8 +181,7 @@ func use(t *testing.T, rdb redis.UniversalClient) (families []string, lock *mute
 	return []string{"--mutex jobs --key nightly", "--semaphore exports-0 --key acme", "--semaphore exports-2", "--semaphore exports-2 --key acme", "--cache pages --key acme", "--guard jobs --key nightly"}, lock
 }
 
-// read lists, shows and inspects as a user, and reads an audit stream. It returns what
-// failed.
+// read lists, shows and inspects as a user, and reads an audit stream. It returns what failed.
 func read(t *testing.T, rdb redis.UniversalClient, url string, families []string) error {
 	t.Helper()
 	out, err := do(t, url, "ls", "--all")

@@ -1,5 +1,4 @@
-// Package cli is the commands: flags, help, exit codes. What they do is in the
-// packages beside.
+// Package cli is the commands: flags, help, exit codes. What they do is in the packages beside.
 package cli
 
 import (
@@ -25,7 +24,6 @@ import (
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
 )
 
-// app is what all commands share.
 type app struct {
 	connect connect.Options
 	prefix  string
@@ -63,12 +61,10 @@ password need not be in it: see --redis-file and --redis-password-file.`,
 	return root
 }
 
-// usage makes err an error of what the user wrote.
 func usage(err error) error { return &run.Error{Code: run.CodeUsage, Err: err} }
 
 func usagef(format string, args ...any) error { return usage(fmt.Errorf(format, args...)) }
 
-// dial makes the client of a command.
 func (a *app) dial(ctx context.Context) (redis.UniversalClient, error) {
 	rdb, err := a.connect.Client(ctx)
 	if errors.Is(err, connect.ErrUsage) {
@@ -119,9 +115,8 @@ func (a *app) dialAll(ctx context.Context, urls []string) (all []redis.Universal
 	return all, nil
 }
 
-// withCode gives an error of the network, and one of the user's rights, its exit code. The
-// server refuses a command before it does anything; what it refuses within a script is
-// another error.
+// withCode gives an error of the network, and one of the user's rights, its exit code. The server refuses a
+// command before it does anything; what it refuses within a script is another error.
 func withCode(err error) error {
 	var network net.Error
 	var coded *run.Error
@@ -140,8 +135,7 @@ func withCode(err error) error {
 // Execute runs the command that args name, and returns the exit code; where
 // signal is not 0, the process is to die of it.
 func Execute(ctx context.Context, args []string) (code, signal int) {
-	// A reader that has gone is an error like a full disk. The signal of it would end the
-	// process without a word.
+	// A reader that has gone is an error like a full disk. The signal of it would end the process without a word.
 	signals.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	out := &output{File: os.Stdout}
 	root := New(out, os.Stderr)

@@ -17,7 +17,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// certificate writes a certificate for 127.0.0.1 that vouches for itself.
 func certificate(t *testing.T) (cert, key string) {
 	t.Helper()
 	private := redistest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)

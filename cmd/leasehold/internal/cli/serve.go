@@ -82,7 +82,6 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// serving serves until a signal comes.
 func (a *app) serving(ctx context.Context, p *page.Page, listen string, made bool, token string) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -35,8 +35,7 @@ func (x *target) flags(c *cobra.Command) {
 	c.MarkFlagsMutuallyExclusive("mutex", "semaphore", "cache", "guard")
 }
 
-// resources are what it may mean: a semaphore's key may be a tenant of a family
-// with a total.
+// resources are what it may mean: a semaphore's key may be a tenant of a family with a total.
 func (x *target) resources(prefix string) ([]listing.Resource, error) {
 	kind, family := keys.Mutex, x.mutex
 	switch {
@@ -117,9 +116,8 @@ exactly since then. Ids name leases to operators.`,
 	return c
 }
 
-// found is the states of those of the resources where something is held, waited for or
-// kept. Where nothing is, it is those that have stored limits, and else the last one. Of a
-// cached value it is that of each version in use.
+// found is the states of those of the resources where something is held, waited for or kept. Where nothing is, it
+// is those that have stored limits, and else the last one. Of a cached value it is that of each version in use.
 func found(ctx context.Context, l *listing.Lister, of []listing.Resource) (states []listing.State, err error) {
 	if r := of[0]; r.Kind == keys.Flight && r.Key != "" {
 		others, err := l.Schemas(ctx, r)

@@ -46,8 +46,7 @@ func (o Options) Named() bool {
 // ErrUsage says that what was given can't be used, whatever Redis does.
 var ErrUsage = errors.New("the settings of the connection can't be used")
 
-// Client makes a client. A single server that turns out to be a node of a Cluster
-// is used as a Cluster.
+// Client makes a client. A single server that turns out to be a node of a Cluster is used as a Cluster.
 func (o Options) Client(ctx context.Context) (redis.UniversalClient, error) {
 	u, err := o.universal()
 	if err != nil {
@@ -148,9 +147,8 @@ func (o Options) tls(u *redis.UniversalOptions) error {
 	return nil
 }
 
-// parse reads a URL. redis and rediss (TLS) name a single server, with +cluster
-// a Cluster, with +sentinel sentinels. Errors do not show it: it may hold a
-// password.
+// parse reads a URL. redis and rediss (TLS) name a single server, with +cluster a Cluster, with +sentinel
+// sentinels. Errors do not show it: it may hold a password.
 func parse(text string) (*redis.UniversalOptions, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
@@ -212,8 +210,7 @@ func single(p *redis.Options) *redis.UniversalOptions {
 // escapes says what is wrong with most URLs that can't be read.
 const escapes = "the URL can't be read; in the user name and the password, write / ? # @ : and % as %2F %3F %23 %40 %3A and %25, or use --redis-password-file"
 
-// hidden is an error without anything of the URL: any part of it may be one of a password
-// that was not escaped.
+// hidden is an error without anything of the URL: any part of it may be one of a password that was not escaped.
 func hidden(err error) error {
 	text := err.Error()
 	for _, known := range []struct{ of, says string }{

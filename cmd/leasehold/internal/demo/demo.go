@@ -44,7 +44,6 @@ var (
 	jobs      = []string{"nightly-report", "sync-ledger", "rotate-keys", "rebuild-index", "send-digest"}
 )
 
-// fleet is what all of the demo's workers share.
 type fleet struct {
 	Options
 	ctx     context.Context
@@ -101,7 +100,6 @@ func (f *fleet) cache(cfg singleflight.Config[string]) *singleflight.Group[strin
 	return g
 }
 
-// work has n workers do something again and again until the demo ends.
 func (f *fleet) work(n int, do func()) {
 	for range n {
 		f.workers = append(f.workers, func() { f.again(do) })
@@ -124,7 +122,6 @@ func (f *fleet) pause(least, most time.Duration) {
 	}
 }
 
-// hold holds n permits of a key for a while.
 func (f *fleet) hold(s *semaphore.Semaphore, key string, n int, least, most time.Duration) {
 	if l, err := s.AcquireN(f.ctx, key, n); err == nil {
 		f.pause(least, most)
@@ -132,7 +129,6 @@ func (f *fleet) hold(s *semaphore.Semaphore, key string, n int, least, most time
 	}
 }
 
-// few is a number below n, mostly a small one.
 func few(n int) int {
 	x := rand.Float64()
 	return int(x * x * float64(n))
@@ -217,7 +213,6 @@ func (f *fleet) crowd() {
 
 var errPrices = errors.New("the price service answers 503")
 
-// fail has a load fail.
 func (f *fleet) fail() {
 	prices := f.cache(singleflight.Config[string]{Name: "prices", Label: "node-2", TTL: 10 * time.Second, ErrorTTL: 8 * time.Second})
 	f.work(1, func() {

@@ -30,8 +30,7 @@ const (
 type Finding struct {
 	Check string `json:"check"`
 	Grade Grade  `json:"grade"`
-	// Says is what was found, Means what it means for the leases, Change what to
-	// do about it.
+	// Says is what was found, Means what it means for the leases, Change what to do about it.
 	Says   string `json:"says"`
 	Means  string `json:"means,omitempty"`
 	Change string `json:"change,omitempty"`
@@ -168,7 +167,6 @@ func refused(err error) bool {
 
 func (v *visit) find(f Finding) { v.Findings = append(v.Findings, f) }
 
-// grade is how good the worst finding of a check is.
 func (v *visit) grade(check string) Grade {
 	worst := Good
 	for _, f := range v.Findings {
@@ -291,5 +289,4 @@ func setting(ctx context.Context, n node, name string) (value string, known bool
 	return value, known
 }
 
-// timeBound bounds a question that may remain without an answer.
 const timeBound = 2 * time.Second

@@ -19,11 +19,9 @@ func unique(all []string) []string {
 	return slices.Compact(all)
 }
 
-// rounds is how many messages are timed.
 const rounds = 20
 
-// messages times how long a message takes to arrive. Waiters are told of their
-// turn by one.
+// messages times how long a message takes to arrive. Waiters are told of their turn by one.
 func (v *visit) messages(ctx context.Context) {
 	const check = "messages"
 	channel, pattern := v.inbox("leasehold-doctor-" + rand.Text())
@@ -113,7 +111,6 @@ func (v *visit) promises() {
 	by("A dead holder is missed for its TTL", "clock", Bad, "after a failover it may be more or less", untold, "")
 }
 
-// followed says that a primary has a replica.
 func (v *visit) followed() bool {
 	for _, n := range v.nodes {
 		if len(n.replicas()) > 0 {

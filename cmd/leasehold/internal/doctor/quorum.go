@@ -68,7 +68,6 @@ func LookQuorum(ctx context.Context, rdbs []redis.UniversalClient, prefix string
 	return v.Report, nil
 }
 
-// nameOf is the address of a server.
 func nameOf(rdb redis.UniversalClient, i int) string {
 	if c, ok := rdb.(*redis.Client); ok {
 		return c.Options().Addr

@@ -75,7 +75,6 @@ func (v *visit) replicas() {
 	})
 }
 
-// clocks compares the clocks of all servers with this machine's.
 func (v *visit) clocks(ctx context.Context) {
 	const check = "clock"
 	type reading struct {

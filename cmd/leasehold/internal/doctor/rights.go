@@ -52,7 +52,6 @@ func allowed(err error) bool {
 	})
 }
 
-// rights tries each command that is needed, on keys and a channel of the prefix.
 func (v *visit) rights(ctx context.Context) {
 	const check = "rights"
 	key := v.prefix + ":sem:{leasehold-doctor:none}:holders"

@@ -148,10 +148,9 @@ func (a *attendant) hear(line answer) {
 	}
 }
 
-// pass gives a signal to the program, unless it has gone to the whole group. The guard starts
-// the program before it takes the next line, and only its answer is still to come if the pid
-// is not known. A signal to the group may then have come before the program was in it. So the
-// program gets it from the guard: twice is better than never.
+// pass gives a signal to the program, unless it has gone to the whole group. The guard starts the program before
+// it takes the next line, and only its answer is still to come if the pid is not known. A signal to the group may
+// then have come before the program was in it. So the program gets it from the guard: twice is better than never.
 func (a *attendant) pass(sig syscall.Signal) {
 	if a.pid == 0 {
 		a.guard.tell("signal %d", int(sig))
@@ -170,9 +169,8 @@ func (a *attendant) pass(sig syscall.Signal) {
 	tell()
 }
 
-// paused stops the tool as the program was stopped, so that the shell has the terminal. Then
-// no renewal runs, and the guard ends the program at its deadline. SIGSTOP is meant for the
-// program alone.
+// paused stops the tool as the program was stopped, so that the shell has the terminal. Then no renewal runs, and
+// the guard ends the program at its deadline. SIGSTOP is meant for the program alone.
 func (a *attendant) paused(by syscall.Signal) {
 	if a.term == nil || by == unix.SIGSTOP {
 		return
@@ -184,8 +182,7 @@ func (a *attendant) paused(by syscall.Signal) {
 		a.orphaned(by)
 		return
 	}
-	// The program may go on at this moment, before the tool has stopped: the guard then lets
-	// the tool go on.
+	// The program may go on at this moment, before the tool has stopped: the guard then lets the tool go on.
 	a.guard.tell("pausing")
 	if !a.shared {
 		a.term.give(a.term.group)
@@ -202,7 +199,6 @@ func (a *attendant) paused(by syscall.Signal) {
 	a.recheck = time.After(hearing)
 }
 
-// goOn lets the program go on from the stop that is known.
 func (a *attendant) goOn() {
 	if a.shared && isOrphaned(a.term.group) {
 		a.orphaned(unix.SIGTTIN)
@@ -230,7 +226,6 @@ func (a *attendant) orphaned(by syscall.Signal) {
 	a.guard.tell("go-on %d", a.stop)
 }
 
-// lend gives the terminal to a program in a group of its own.
 func (a *attendant) lend() {
 	if a.term.foreground() == a.term.group {
 		a.term.give(a.pid)

@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clock is read alike by all processes of the machine, and goes on while the
-// machine sleeps.
+// clock is read alike by all processes of the machine, and goes on while the machine sleeps.
 func clock() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

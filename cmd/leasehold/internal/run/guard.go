@@ -101,9 +101,8 @@ type guard struct {
 	watched  watched
 }
 
-// tick is how long the guard sleeps at most: a machine that was suspended wakes
-// up behind a deadline that no timer has noticed. soon is how long it sleeps at
-// first while processes are to end.
+// tick is how long the guard sleeps at most: a machine that was suspended wakes up behind a deadline that no
+// timer has noticed. soon is how long it sleeps at first while processes are to end.
 const (
 	tick = 250 * time.Millisecond
 	soon = 2 * time.Millisecond
@@ -132,7 +131,6 @@ func (g *guard) watch() {
 	}
 }
 
-// take obeys a line of the tool.
 func (g *guard) take(line string) {
 	what, text, _ := strings.Cut(line, " ")
 	n, _ := strconv.ParseInt(text, 10, 64)
@@ -179,8 +177,7 @@ func (g *guard) start() {
 		g.say("failed %d", max(1, int(number)))
 		return
 	}
-	// The program has inherited what it had to: now the guard may write to a terminal whose
-	// background it is in.
+	// The program has inherited what it had to: now the guard may write to a terminal whose background it is in.
 	signal.Ignore(unix.SIGTTOU)
 	g.program = pid
 	g.watched.begin()

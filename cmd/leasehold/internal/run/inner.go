@@ -10,8 +10,7 @@ const (
 	listenerCommand = "run-listener"
 )
 
-// Inner runs one of the processes that the tool starts of itself, and reports
-// whether args name one.
+// Inner runs one of the processes that the tool starts of itself, and reports whether args name one.
 func Inner(args []string) (code int, ok bool) {
 	if len(args) < 1 {
 		return 0, false
@@ -25,8 +24,7 @@ func Inner(args []string) (code int, ok bool) {
 	return 0, false
 }
 
-// startSelf starts the running program's file, also where another version was installed in its
-// place since.
+// startSelf starts the running program's file, also where another version was installed in its place since.
 func startSelf(args []string, attr *os.ProcAttr) (*os.Process, error) {
 	self := "/proc/self/exe"
 	if _, err := os.Readlink(self); err != nil {

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keeper is the tool's end of a guard.
 type keeper struct {
 	process *os.Process
 	lines   *os.File
@@ -24,7 +23,6 @@ type keeper struct {
 	told    time.Duration
 }
 
-// answer is a line of the guard's.
 type answer struct {
 	what string
 	n    [2]int

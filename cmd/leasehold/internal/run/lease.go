@@ -36,7 +36,6 @@ const (
 	LostWarn = "warn" // it goes on
 )
 
-// lease is what a lock and a permit have in common.
 type lease interface {
 	Context() context.Context
 	Deadline() time.Time
@@ -52,7 +51,6 @@ type held struct {
 	release   func() error
 }
 
-// handle is a family's handle.
 type handle struct {
 	acquire func(ctx context.Context, try bool) (*held, error)
 	// hasRoom reports whether there is room for some more permits beside those in use, the

@@ -7,8 +7,7 @@ import (
 	"os/exec"
 )
 
-// lookUp finds the program before anything is taken: a misspelt name must not
-// cost the fleet a turn.
+// lookUp finds the program before anything is taken: a misspelt name must not cost the fleet a turn.
 func lookUp(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	switch {

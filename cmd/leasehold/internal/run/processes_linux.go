@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is what /proc says of one.
 type process struct {
 	pid, parent, group, session int
 	name                        string
@@ -115,7 +114,6 @@ func byDescent() bool {
 	return ok
 }
 
-// isStopped reports whether the process stands still at this moment.
 func isStopped(pid int) bool {
 	p, ok := readProcess(pid)
 	return ok && p.state == 'T'
@@ -155,8 +153,7 @@ func initiallyIgnored() map[syscall.Signal]bool {
 	return ignored
 }
 
-// runsAsAnother reports whether the file is a program that runs as another user, so that this
-// one may not end it.
+// runsAsAnother reports whether the file is a program that runs as another user, so that this one may not end it.
 func runsAsAnother(path string) (owner int, ok bool) {
 	var s unix.Stat_t
 	var fs unix.Statfs_t

@@ -103,8 +103,7 @@ func (p predecessors) running(ctx context.Context) (permits int, longest time.Du
 	return permits, longest, nil
 }
 
-// ends is when a revoked lease would have ended, by the server's clock, which the ID of the
-// entry begins with.
+// ends is when a revoked lease would have ended, by the server's clock, which the ID of the entry begins with.
 func ends(entry redis.XMessage) time.Time {
 	at, _, _ := strings.Cut(entry.ID, "-")
 	return time.UnixMilli(number(at) + number(entry.Values["remains"]))
@@ -143,9 +142,8 @@ func (p predecessors) await(ctx context.Context, h *handle, try bool) error {
 	}
 }
 
-// giveBack gives a lease back after its program has ended, or was never started. Where the
-// lease was revoked it notes that; without the note the next program waits until the lease
-// would have ended.
+// giveBack gives a lease back after its program has ended, or was never started. Where the lease was revoked it
+// notes that; without the note the next program waits until the lease would have ended.
 func (p predecessors) giveBack(l *held) error {
 	err := l.release()
 	if errors.Is(err, leasehold.ErrRevoked) {

@@ -41,7 +41,6 @@ func TestNoAnswerIsNotBusy(t *testing.T) {
 	}
 }
 
-// always is a lease that nothing ends.
 type always struct{}
 
 func (always) Context() context.Context                    { return context.Background() }

@@ -31,16 +31,14 @@ func Run(dial func(context.Context) ([]redis.UniversalClient, error), o Options)
 		return 0, failed(CodeCannotRun, fmt.Errorf("%s: can't be run: it runs as user %d, so that it could not be stopped if the lease is lost; "+
 			"run the tool as that user (sudo leasehold run …), or say with --lost warn that the program need not be stopped", path, owner))
 	}
-	// A reader of standard error that has gone must not end the tool before the lease is
-	// given back.
+	// A reader of standard error that has gone must not end the tool before the lease is given back.
 	catch(neither, unix.SIGPIPE)
 	signals := make(chan os.Signal, 16)
 	catch(signals, ending...)
 	defer signal.Stop(signals)
 
 	f := &family{}
-	// However it ends, nothing of this process is left in Redis: neither a place
-	// in a queue nor a lease.
+	// However it ends, nothing of this process is left in Redis: neither a place in a queue nor a lease.
 	defer func() { f.close(o) }()
 	l, err := await(func(ctx context.Context) (*family, error) { return openFamily(ctx, dial, o) }, f, o, signals)
 	if errors.Is(err, errComplete) {
@@ -80,7 +78,6 @@ func finish(released error, a *attendant, failure error) (int, error) {
 	return code(a.status), nil
 }
 
-// code is the program's exit code, or 128 + the signal that ended it.
 func code(status unix.WaitStatus) int {
 	if status.Signaled() {
 		return 128 + int(status.Signal())

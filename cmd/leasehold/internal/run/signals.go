@@ -21,8 +21,7 @@ import (
 var ignoredAtStart = sync.OnceValue(func() map[syscall.Signal]bool {
 	ignored := initiallyIgnored()
 	if ignored[unix.SIGINT] {
-		// A script ignores both in its background jobs. The runtime keeps the one, and
-		// has forgotten the other.
+		// A script ignores both in its background jobs. The runtime keeps the one, and has forgotten the other.
 		ignored[unix.SIGQUIT] = true
 		signal.Ignore(unix.SIGQUIT)
 	}
@@ -43,8 +42,7 @@ func catch(to chan<- os.Signal, signals ...syscall.Signal) {
 // started later inherits what is ignored, and not what is caught.
 var neither = make(chan os.Signal)
 
-// ending are the signals that end a tool that waits, passed those that are given on to the
-// program.
+// ending are the signals that end a tool that waits, passed those that are given on to the program.
 var (
 	ending = []syscall.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT}
 	passed = append(slices.Clone(ending), unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGWINCH, unix.SIGTSTP)
@@ -84,7 +82,6 @@ type listener struct {
 	gone  bool
 }
 
-// startListener returns when the listener hears.
 func startListener() (*listener, error) {
 	in, stop, words, out, err := pipes()
 	if err != nil {
@@ -143,8 +140,7 @@ func (l *listener) toToolAlone(sig syscall.Signal, at time.Time) bool {
 			if time.Since(asked) < 2*hearing {
 				return true
 			}
-			// This process stood still meanwhile, as after Ctrl-Z, and has yet to read
-			// what the listener said.
+			// This process stood still meanwhile, as after Ctrl-Z, and has yet to read what the listener said.
 			asked = time.Now()
 			over.Reset(hearing)
 		}

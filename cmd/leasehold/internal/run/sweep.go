@@ -76,10 +76,9 @@ func (w *watched) lookAround(g *guard) {
 	}
 }
 
-// sweep ends what is left: with SIGKILL where the lease ends, else with SIGTERM and, after the
-// grace, SIGKILL. The tool keeps renewing meanwhile. When nothing is left, the guard reports
-// the program's end. It looks again until it finds nothing, because a process may be forked
-// while it looks.
+// sweep ends what is left: with SIGKILL where the lease ends, else with SIGTERM and, after the grace, SIGKILL.
+// The tool keeps renewing meanwhile. When nothing is left, the guard reports the program's end. It looks again
+// until it finds nothing, because a process may be forked while it looks.
 func (g *guard) sweep(now time.Duration) time.Duration {
 	sig := syscall.Signal(0)
 	switch {
@@ -108,7 +107,6 @@ func (g *guard) sweep(now time.Duration) time.Duration {
 	return g.watched.rest
 }
 
-// isOrphaned looks at most once a second.
 func (w *watched) isOrphaned(group int) bool {
 	now := clock()
 	if now < w.orphaned {

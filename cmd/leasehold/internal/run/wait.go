@@ -24,7 +24,6 @@ const (
 	giveUp = 500 * time.Millisecond
 )
 
-// family is what a tool uses of Redis.
 type family struct {
 	rdbs   []redis.UniversalClient
 	handle *handle
@@ -74,9 +73,8 @@ var (
 	errStopped  = errors.New("stopped by a signal")
 )
 
-// await opens the family and waits for the lease, as long as it may or until a signal ends
-// the tool. It returns in time whatever Redis does; f becomes what was opened, unless that
-// hangs itself.
+// await opens the family and waits for the lease, as long as it may or until a signal ends the tool. It returns
+// in time whatever Redis does; f becomes what was opened, unless that hangs itself.
 func await(open func(context.Context) (*family, error), f *family, o Options, signals <-chan os.Signal) (*held, error) {
 	type outcome struct {
 		f   *family
@@ -138,8 +136,7 @@ func await(open func(context.Context) (*family, error), f *family, o Options, si
 	}
 }
 
-// take waits for the lease, and until no program under a lease that was revoked before runs
-// any more.
+// take waits for the lease, and until no program under a lease that was revoked before runs any more.
 func take(ctx context.Context, f *family, o Options) (*held, error) {
 	l, err := f.handle.acquire(ctx, o.Wait == 0)
 	if err != nil {

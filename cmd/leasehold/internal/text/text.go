@@ -12,10 +12,9 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// Safe shows a name of somebody else's choosing: what is no printable character
-// (control bytes, escape sequences, marks that change the direction of writing,
-// bytes that are no UTF-8) appears as \x1b, \u202e and so on. A backslash is
-// doubled, so that no two names look alike.
+// Safe shows a name of somebody else's choosing: what is no printable character (control bytes, escape sequences,
+// marks that change the direction of writing, bytes that are no UTF-8) appears as \x1b, \u202e and so on. A
+// backslash is doubled, so that no two names look alike.
 func Safe(s string) string {
 	plain := true
 	for _, r := range s {
@@ -62,7 +61,6 @@ func Cut(s string, n int) string {
 	return runewidth.Truncate(s, n, "…")
 }
 
-// Width is how many columns of a terminal a text takes.
 func Width(s string) int { return runewidth.StringWidth(s) }
 
 // Duration is short and of one unit, or two: 350ms, 4.2s, 3m20s, 5h10m, 3d4h.
@@ -137,8 +135,7 @@ func Table(rows [][]string, sides string, long, width int) string {
 	return b.String()
 }
 
-// Wrap breaks prose at words so that lines have at most width characters, each
-// behind indent.
+// Wrap breaks prose at words so that lines have at most width characters, each behind indent.
 func Wrap(s, indent string, width int) string {
 	var b strings.Builder
 	line := indent

@@ -34,7 +34,6 @@ func Name(r listing.Resource) string {
 	return Safe(r.Key)
 }
 
-// Title is the family and the key.
 func Title(r listing.Resource) string { return Safe(r.Family) + "/" + Name(r) }
 
 // Matches reports whether kind, family and key contain all words of a search.
@@ -54,8 +53,7 @@ var (
 	Sides = "lllrrrrrl"
 )
 
-// Row are the cells of a listing's line. usual is for how long the family's leases are
-// usually held.
+// Row are the cells of a listing's line. usual is for how long the family's leases are usually held.
 func Row(u listing.Use, usual time.Duration) []string {
 	row := []string{Kind(u.Kind), Safe(u.Family), Name(u.Resource), inUse(u), held(u.HeldFor, u.Overlong), "", "", "", Note(u)}
 	if u.HeldFor > 0 && usual > 0 {
@@ -85,7 +83,6 @@ func inUse(u listing.Use) string {
 	return strconv.Itoa(u.InUse)
 }
 
-// held is for how long a lease has been held; overlong marks one whose holder may hang.
 func held(d time.Duration, overlong bool) string {
 	switch {
 	case d <= 0:
@@ -96,7 +93,6 @@ func held(d time.Duration, overlong bool) string {
 	return Duration(d)
 }
 
-// Note is what a line says beside the figures.
 func Note(u listing.Use) string {
 	var all []string
 	if u.Overlong {
@@ -172,7 +168,6 @@ func Configured(s listing.State) int {
 	return s.Configured
 }
 
-// byHand says of a stored limit how it came about.
 func byHand(s listing.State) string {
 	what := "limit"
 	if s.HasTotal && s.Key == "" {
@@ -184,7 +179,6 @@ func byHand(s listing.State) string {
 	return what + " set by hand; configured: not known while nothing is held or waited for"
 }
 
-// Value is a sentence on a cached value.
 func Value(v *listing.Value) string {
 	what := "A value"
 	if v.NotFound {

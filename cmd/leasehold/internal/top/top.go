@@ -117,7 +117,6 @@ func newTop(list *listing.Lister, quit context.CancelFunc) *top {
 	return t
 }
 
-// press takes the keys that are neither the table's nor the filter's.
 func (t *top) press(e *tcell.EventKey) *tcell.EventKey {
 	switch k := e.Rune(); {
 	case e.Key() == tcell.KeyCtrlC, k == 'q' && !t.filter.HasFocus():
@@ -242,7 +241,6 @@ func (t *top) take(uses []listing.Use, scan bool, took time.Duration) {
 	t.usual = listing.Usual(slices.Values(t.known))
 }
 
-// take1 shows the state of the open key.
 func (t *top) take1(s listing.State) {
 	words := text.Summary(s, t.usual(s.Resource)) + "\n"
 	if s.Value != nil {
@@ -316,7 +314,6 @@ func (t *top) columns() []int {
 func (t *top) GetRowCount() int    { return len(t.rows) + 1 }
 func (t *top) GetColumnCount() int { return len(t.columns()) }
 
-// GetCell makes a cell of the heads or of a row.
 func (t *top) GetCell(row, column int) *tview.TableCell {
 	columns := t.columns()
 	if row > len(t.rows) || column >= len(columns) {

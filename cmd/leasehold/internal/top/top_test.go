@@ -18,7 +18,6 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// terminal is a screen in memory on which it runs.
 type terminal struct {
 	tcell.SimulationScreen
 	t             *testing.T
@@ -56,7 +55,6 @@ func opened(t *testing.T, rdb redis.UniversalClient, prefix string, width, heigh
 	return x
 }
 
-// lines are those of the terminal.
 func (x *terminal) lines() (all []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -80,7 +78,6 @@ func (x *terminal) sees(what string, is func(all string) bool) {
 	redistest.Eventually(x.t, what, func() bool { return is(strings.Join(x.lines(), "\n")) })
 }
 
-// has waits for texts, in their order.
 func (x *terminal) has(texts ...string) {
 	x.t.Helper()
 	x.sees(strings.Join(texts, " … "), func(all string) bool {
