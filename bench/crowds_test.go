@@ -90,9 +90,7 @@ func (c *crowd) queued(n int) { waiting(c.b, c.stats, keys.Mutex, "k", n) }
 func (c *crowd) handOver() time.Duration {
 	last := c.now
 	began := time.Now()
-	if err := last.lock.Unlock(); err != nil {
-		c.b.Fatal(err)
-	}
+	redistest.WantErr(c.b, last.lock.Unlock())
 	c.now = <-c.granted
 	took := c.now.at.Sub(began)
 	c.wait(last.who)

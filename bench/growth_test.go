@@ -104,9 +104,8 @@ func hold(b *testing.B, rdb *redis.Client, key string, n, limit int) {
 			redistest.Must(pipe.Exec(b.Context()))(b)
 		}
 	}
-	if got, err := rdb.ZCard(b.Context(), holders).Result(); err != nil || got != int64(n) {
-		b.Fatalf("%d holders are there, %v; want %d", got, err, n)
-	}
+	got, err := rdb.ZCard(b.Context(), holders).Result()
+	redistest.CheckNow(b, err == nil && got == int64(n), "%d holders are there, %v; want %d", got, err, n)
 }
 
 // A lock of a free key is taken and given back by a handle that holds 1 to 100,000 others. "server-B" is all that

@@ -36,9 +36,8 @@ func TestRunUnderALockOfAQuorum(t *testing.T) {
 	})
 	servers[1].Kill()
 	redistest.WantErr(t, l.Unlock())
-	if token := waits.line(); token <= itoa(int(l.Token())) {
-		t.Errorf("the program has the token %q, after %d", token, l.Token())
-	}
+	token := waits.line()
+	redistest.Check(t, token > itoa(int(l.Token())), "the program has the token %q, after %d", token, l.Token())
 	waits.ends(0)
 	script := "echo begin >> " + file + "; sleep 0.2; echo end >> " + file
 	for _, x := range []*tool{run(script), run(script)} {

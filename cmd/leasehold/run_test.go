@@ -86,9 +86,8 @@ func TestProgramGetsKeyTokenAndInput(t *testing.T) {
 	if token, err := strconv.ParseUint(words[2], 10, 64); err != nil || token < 1e15 {
 		t.Fatalf("its token is %q", words[2])
 	}
-	if got := run("--semaphore", s.name, "--limit", "1", "--key", "k", "--", "sh", "-c", script); got != "input|k||sh|" {
-		t.Fatalf("under a permit it sees %q", got)
-	}
+	got := run("--semaphore", s.name, "--limit", "1", "--key", "k", "--", "sh", "-c", script)
+	redistest.CheckNow(t, got == "input|k||sh|", "under a permit it sees %q", got)
 }
 
 // group is a program with a child of its own that outlives signals to itself; it prints the pids of both.
@@ -210,9 +209,8 @@ func TestProgramRunsOncePerSlot(t *testing.T) {
 	// wantRuns is called when no program runs.
 	wantRuns := func(slot string, want int) {
 		t.Helper()
-		if n := strings.Count(string(redistest.Must(os.ReadFile(file))(t)), slot+"\n"); n != want {
-			t.Errorf("the program ran %d times for slot %q; want %d", n, slot, want)
-		}
+		n := strings.Count(string(redistest.Must(os.ReadFile(file))(t)), slot+"\n")
+		redistest.Check(t, n == want, "the program ran %d times for slot %q; want %d", n, slot, want)
 	}
 	begin("in-turn", "exit 3").ends(3) // fails, and leaves the slot open
 	begin("in-turn", "exit 0").ends(0)

@@ -78,9 +78,7 @@ func (p *pty) sees(text string) {
 
 func (p *pty) types(text string) {
 	p.t.Helper()
-	if _, err := p.master.WriteString(text); err != nil {
-		p.t.Fatal(err)
-	}
+	redistest.Must(p.master.WriteString(text))(p.t)
 }
 
 func TestInteractiveProgramHasTheTerminal(t *testing.T) {
@@ -130,9 +128,8 @@ func TestStoppedFromTheTerminalAndGoesOn(t *testing.T) {
 		p.sees("+  Stopped")
 		stopped := size()
 		time.Sleep(150 * time.Millisecond)
-		if now := size(); now != stopped {
-			t.Fatalf("the stopped program wrote %d lines", (now-stopped)/2)
-		}
+		now := size()
+		redistest.CheckNow(t, now == stopped, "the stopped program wrote %d lines", (now-stopped)/2)
 		p.types("fg\n")
 		redistest.Eventually(t, "the program again", func() bool { return size() > stopped })
 	}
@@ -222,9 +219,8 @@ func TestSignalOfTheTerminalComesOnce(t *testing.T) {
 	p.tool.ends(3)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n := strings.Count(p.seen.String(), "one interrupt"); n != 1 {
-		t.Errorf("the program was interrupted %d times: %q", n, p.seen.String())
-	}
+	n := strings.Count(p.seen.String(), "one interrupt")
+	redistest.Check(t, n == 1, "the program was interrupted %d times: %q", n, p.seen.String())
 }
 
 // A tool whose lease is lost ends its program, not the script that called it: all three are in one process group.

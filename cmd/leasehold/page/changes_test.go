@@ -26,9 +26,8 @@ func change(t *testing.T, about string, want int, at *httptest.Server, path stri
 	for i := 0; i < len(form); i += 2 {
 		values.Set(form[i], form[i+1])
 	}
-	if resp, text := post(t, at.URL+path, values, header...); resp.StatusCode != want {
-		t.Errorf("%s%s: %s, want %d: %s", path, about, resp.Status, want, text)
-	}
+	resp, text := post(t, at.URL+path, values, header...)
+	redistest.Check(t, resp.StatusCode == want, "%s%s: %s, want %d: %s", path, about, resp.Status, want, text)
 }
 
 // hold makes a family of permits with one that is held, and the id of the row to change: of a
@@ -70,9 +69,8 @@ func TestChangesAreMadeOnlyWhereThatIsAllowed(t *testing.T) {
 			}
 			change(t, "", http.StatusNoContent, open, "/limit", bearer, "key", row, "limit", "7")
 			if total > 0 {
-				if state := redistest.Must(s.Inspect(t.Context(), "acme"))(t); state.Total != 7 {
-					t.Errorf("the total is %d", state.Total)
-				}
+				state := redistest.Must(s.Inspect(t.Context(), "acme"))(t)
+				redistest.Check(t, state.Total == 7, "the total is %d", state.Total)
 			} else {
 				redistest.WantErr(t, redistest.Must(s.TryAcquire(t.Context(), "acme"))(t).Release())
 			}

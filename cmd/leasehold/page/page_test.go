@@ -97,9 +97,7 @@ func TestNothingFromElsewhereAndNoFrames(t *testing.T) {
 			resp.Header.Get("X-Content-Type-Options") != "nosniff" || strings.Contains(policy, "unsafe") {
 			t.Errorf("%s: headers are %v", path, resp.Header)
 		}
-		if want := http.StatusOK; path != "/nothing" && resp.StatusCode != want {
-			t.Errorf("%s: %s", path, resp.Status)
-		}
+		redistest.Check(t, path == "/nothing" || resp.StatusCode == http.StatusOK, "%s: %s", path, resp.Status)
 		redistest.Check(t, !strings.Contains(strings.ReplaceAll(body, "http://www.w3.org/2000/svg", ""), "http") || path == "/nothing",
 			"%s names an address elsewhere", path)
 	}
@@ -107,9 +105,8 @@ func TestNothingFromElsewhereAndNoFrames(t *testing.T) {
 
 func TestTokenAndOriginAreChecked(t *testing.T) {
 	rdb := redistest.MiniClient(t)
-	if _, err := page.New(rdb, page.Options{Token: "short"}); err == nil || !strings.Contains(err.Error(), "at least 16") {
-		t.Errorf("a short token: %v", err)
-	}
+	_, err := page.New(rdb, page.Options{Token: "short"})
+	redistest.Check(t, err != nil && strings.Contains(err.Error(), "at least 16"), "a short token: %v", err)
 	s := serve(t, rdb, page.Options{Token: token})
 	for given, want := range map[string]int{
 		"": http.StatusUnauthorized, "Bearer ": http.StatusUnauthorized, "Bearer 0123456789abcdeF": http.StatusUnauthorized,
@@ -149,9 +146,8 @@ func TestOtherNamesAreRefused(t *testing.T) {
 		"localhost:80": http.StatusOK, "127.0.0.1": http.StatusOK, "[::1]:1": http.StatusOK, "LOCALHOST": http.StatusOK,
 		"evil.example": http.StatusMisdirectedRequest, "127.0.0.1.evil.example:80": http.StatusMisdirectedRequest,
 	} {
-		if resp, _ := get(t, s.URL, "Host", host); resp.StatusCode != want {
-			t.Errorf("%s: %s", host, resp.Status)
-		}
+		resp, _ := get(t, s.URL, "Host", host)
+		redistest.Check(t, resp.StatusCode == want, "%s: %s", host, resp.Status)
 	}
 }
 
@@ -213,9 +209,8 @@ func TestTenBrowsersCostWhatOneCosts(t *testing.T) {
 		redistest.Get(t, "a state", watch(t, s.URL+"/events"))
 	}
 	time.Sleep(1500 * time.Millisecond)
-	if together := over(); together > alone*13/10 {
-		t.Errorf("ten browsers cost %d commands, one %d", together, alone)
-	}
+	together := over()
+	redistest.Check(t, together <= alone*13/10, "ten browsers cost %d commands, one %d", together, alone)
 }
 
 // What is shown is a second old at most, on a single server, Sentinel and Cluster.
@@ -236,9 +231,8 @@ func TestStatesFollowTheLeases(t *testing.T) {
 			}
 			return n
 		}
-		if first := redistest.Get(t, "a state", states); held(first) != 12 || len(first["rows"].([]any)) != 12 {
-			t.Fatalf("the first state is %v", first)
-		}
+		first := redistest.Get(t, "a state", states)
+		redistest.CheckNow(t, held(first) == 12 && len(first["rows"].([]any)) == 12, "the first state is %v", first)
 		for _, l := range locks {
 			redistest.WantErr(t, l.Unlock())
 		}
@@ -265,9 +259,8 @@ func TestIdleTenantsHoldNothing(t *testing.T) {
 					}
 				}
 			}
-			if look(); inUse != 5 {
-				t.Fatalf("%v permits are in use, want 5", inUse)
-			}
+			look()
+			redistest.CheckNow(t, inUse == 5, "%v permits are in use, want 5", inUse)
 			granted := make(chan *semaphore.Lease, 1)
 			go func() {
 				l, err := sem.AcquireN(t.Context(), "globex", 4)

@@ -116,9 +116,7 @@ func (b *browser) noFaults() {
 
 func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	if err := chromedp.Do(b.ctx, steps...); err != nil {
-		b.t.Fatal(err)
-	}
+	redistest.WantErr(b.t, chromedp.Do(b.ctx, steps...))
 }
 
 func ask[T any](b *browser, expression string) T {
@@ -158,24 +156,16 @@ func (b *browser) shoot(name string) {
 	if dir == "" {
 		return
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		b.t.Fatal(err)
-	}
+	redistest.WantErr(b.t, os.MkdirAll(dir, 0o755))
 	for _, scheme := range []string{"light", "dark"} {
 		_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
 		})
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		redistest.WantErr(b.t, err)
 		time.Sleep(200 * time.Millisecond) // for the transition of colours
 		png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name+"-"+scheme+".png"), png, 0o644); err != nil {
-			b.t.Fatal(err)
-		}
+		redistest.WantErr(b.t, err)
+		redistest.WantErr(b.t, os.WriteFile(filepath.Join(dir, name+"-"+scheme+".png"), png, 0o644))
 	}
 }
 

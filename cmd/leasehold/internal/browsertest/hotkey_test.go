@@ -19,9 +19,8 @@ func TestHotkey(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "hotkey")
 	build := exec.Command("go", "build", "-o", bin, "./examples/hotkey")
 	build.Dir = "../../../.." // the library's module
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	out, err := build.CombinedOutput()
+	redistest.CheckNow(t, err == nil, "go build: %v\n%s", err, out)
 	cmd := exec.Command(bin, "-addr", "127.0.0.1:0")
 	cmd.Stderr = os.Stderr
 	stdout := redistest.Must(cmd.StdoutPipe())(t)

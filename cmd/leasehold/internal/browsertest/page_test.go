@@ -71,9 +71,8 @@ func TestFindingWhoHoldsAKey(t *testing.T) {
 	b := open(t, url)
 	b.until("three rows", rows+` === 3`)
 	b.until("two families", `document.querySelectorAll(".card").length === 2`)
-	if first := ask[string](b, `document.querySelector("#rows tr").innerText`); !contains(first, "acme", "3 / 3", "1") {
-		t.Errorf("the first row, with its waiter, is %q", first)
-	}
+	first := ask[string](b, `document.querySelector("#rows tr").innerText`)
+	redistest.Check(t, contains(first, "acme", "3 / 3", "1"), "the first row, with its waiter, is %q", first)
 	b.press("/")
 	b.do() // the search has the focus now
 	b.press("acm")
@@ -135,9 +134,8 @@ func TestHostileNamesAreShownHarmlessly(t *testing.T) {
 		"the rows are %q", text)
 	ask[bool](b, `([...document.querySelectorAll("#rows .open")].find((e) => e.innerText.includes("labelled")).click(), true)`)
 	b.until("the label", detailed+` && document.getElementById("d-holders").innerText.includes("<img src=x onerror=alert(1)>")`)
-	if n := ask[int](b, `document.querySelectorAll("main img, aside img, main script, main svg[onload]").length`); n != 0 {
-		t.Errorf("%d elements came out of names", n)
-	}
+	n := ask[int](b, `document.querySelectorAll("main img, aside img, main script, main svg[onload]").length`)
+	redistest.Check(t, n == 0, "%d elements came out of names", n)
 	redistest.Expect(t, ask[string](b, `document.title`), "leasehold", "the title is %q")
 	b.noFaults()
 }
@@ -154,9 +152,8 @@ func TestTokenIsAskedFor(t *testing.T) {
 	b.noFaults()
 	linked := open(t, url+"#token="+token)
 	linked.until("the page by a link", ready)
-	if at := ask[string](linked, `location.href`); strings.Contains(at, token) {
-		t.Errorf("the token stays in the address: %s", at)
-	}
+	at := ask[string](linked, `location.href`)
+	redistest.Check(t, !strings.Contains(at, token), "the token stays in the address: %s", at)
 	linked.noFaults()
 }
 
@@ -298,9 +295,8 @@ func busy(t *testing.T, rdb *redis.Client, prefix string) {
 func TestPicturesOfTheDocuments(t *testing.T) {
 	pictures, err := filepath.Glob("../../../../docs/*.svg")
 	more, _ := filepath.Glob("../../../../docs/*/*.svg")
-	if pictures = append(pictures, more...); err != nil || len(pictures) < 3 {
-		t.Fatalf("%v, %q", err, pictures)
-	}
+	pictures = append(pictures, more...)
+	redistest.CheckNow(t, err == nil && len(pictures) >= 3, "%v, %q", err, pictures)
 	for _, picture := range pictures {
 		path := redistest.Must(filepath.Abs(picture))(t)
 		b := open(t, "file://"+path)

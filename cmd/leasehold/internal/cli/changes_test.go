@@ -94,9 +94,8 @@ func wantRevoked(t *testing.T, ctx context.Context) {
 	t.Helper()
 	redistest.Get(t, "the end of the Context", ctx.Done())
 	var why *leasehold.RevokedError
-	if cause := context.Cause(ctx); !errors.As(cause, &why) || why.Reason != "host is gone" {
-		t.Errorf("the cause is %v; want the reason", cause)
-	}
+	cause := context.Cause(ctx)
+	redistest.Check(t, errors.As(cause, &why) && why.Reason == "host is gone", "the cause is %v; want the reason", cause)
 }
 
 // The answer says what is in force, what was before, where it is stored and how to go back, of
@@ -123,9 +122,8 @@ func TestSetLimitSaysWhatItChanged(t *testing.T) {
 		_, err := s.TryAcquireN(t.Context(), "a b", 5) // by a handle that was there before
 		redistest.WantErr(t, err, leasehold.ErrBusy)
 		set("0", "what each process is configured with (10)…before it was 5, set by hand")
-		if out := ok(t, url, "1 of 10 in use", show...); strings.Contains(out, "by hand") {
-			t.Errorf("show: %s", out)
-		}
+		out := ok(t, url, "1 of 10 in use", show...)
+		redistest.Check(t, !strings.Contains(out, "by hand"), "show: %s", out)
 		redistest.WantErr(t, l.Release())
 		redistest.WantErr(t, s.Close(t.Context()))
 	}
@@ -182,9 +180,8 @@ func TestIdleFamilyWithATotal(t *testing.T) {
 		p := newPlace(t, target)
 		p.set("", "--total", "9")
 		p.set("", "--key", "acme", "1")
-		if s := p.listed(); !s.HasTotal || s.Total != 9 || s.Limit != 1 || !s.StoredLimit {
-			t.Errorf("show lists %+v", s)
-		}
+		s := p.listed()
+		redistest.Check(t, s.HasTotal && s.Total == 9 && s.Limit == 1 && s.StoredLimit, "show lists %+v", s)
 		p.wantHolder(p.take(9), 1, true, true)
 	})
 }
@@ -226,9 +223,8 @@ func TestRevokeTakesWhatShowLists(t *testing.T) {
 		p.revoke(waiter)
 		p.revoke(waiter)
 		redistest.WantErr(t, redistest.Get(t, "the waiter's error", failed), leasehold.ErrRevoked)
-		if id := p.listed().Holders[0].ID; id != l.ID() {
-			t.Errorf("show lists %s; the lease is %s", id, l.ID())
-		}
+		id := p.listed().Holders[0].ID
+		redistest.Check(t, id == l.ID(), "show lists %s; the lease is %s", id, l.ID())
 		p.revoke(l.ID())
 		p.revoke(l.ID())
 		wantRevoked(t, l.Context())
@@ -302,9 +298,8 @@ func TestRevokeTakesIDsThatReadAsFlags(t *testing.T) {
 			{"--redis", url, "revoke", "--mutex", "n", id, "--key", "k", "--reason", id},
 			{"revoke", "--mutex", "n", "--key", "k", "--reason", "r", "--", id},
 		} {
-			if out, err := do(t, url, args...); !errors.Is(err, leasehold.ErrNoLease) {
-				t.Errorf("%q: %v, %s", args, err, out)
-			}
+			out, err := do(t, url, args...)
+			redistest.Check(t, errors.Is(err, leasehold.ErrNoLease), "%q: %v, %s", args, err, out)
 		}
 	}
 }

@@ -37,9 +37,8 @@ func TestNamesInJSONAreReversibleAndHarmless(t *testing.T) {
 			Key   string
 			Bytes string `json:"key_base64"`
 		}
-		if err := json.Unmarshal([]byte(out), &x); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		err := json.Unmarshal([]byte(out), &x)
+		redistest.CheckNow(t, err == nil, "%v: %s", err, out)
 		if x.Bytes != "" {
 			b, _ := base64.StdEncoding.DecodeString(x.Bytes)
 			return string(b)
@@ -106,9 +105,8 @@ func TestLeaseThatIsHeldForLongIsFound(t *testing.T) {
 	if strings.Count(out, " !") != 1 || strings.Count(out, "  10s") != 7 { // of quick, and what is usual of each
 		t.Errorf("by the time held:\n%s", out)
 	}
-	if out = ok(t, url, "hangs…slow", "ls", "--held-longer", "3m"); strings.Contains(out, "quick") {
-		t.Errorf("longer than 3m:\n%s", out)
-	}
+	out = ok(t, url, "hangs…slow", "ls", "--held-longer", "3m")
+	redistest.Check(t, !strings.Contains(out, "quick"), "longer than 3m:\n%s", out)
 	ok(t, url, "usually held for 10s… !", "show", "--mutex", "jobs", "--key", "hangs")
 }
 
@@ -130,17 +128,15 @@ func TestLeaseThatMayBeIdleIsMarked(t *testing.T) {
 	redistest.Check(t, strings.Count(out, "may be idle") == 2, "more is marked than what is kept:\n%s", out)
 	out = ok(t, url, `"key":"acme"…"keeps":true`, "ls", "--json", "acme")
 	out += ok(t, url, `"label":"keeper"…"keeps":true`, "show", "--semaphore", "exports", "--key", "acme", "--json")
-	if out += ok(t, url, "", "ls", "--json", "globex"); strings.Count(out, "keeps") != 2 {
-		t.Errorf("more is marked than what is kept:\n%s", out)
-	}
+	out += ok(t, url, "", "ls", "--json", "globex")
+	redistest.Check(t, strings.Count(out, "keeps") == 2, "more is marked than what is kept:\n%s", out)
 	for _, key := range []string{"a", "b", "c", "d", "e"} { // held for longer than ten TTLs
 		base := "leasehold:mtx:{busy:" + key + "}:"
 		rdb.ZAdd(t.Context(), base+"holders", redis.Z{Score: float64(time.Now().Add(time.Minute).UnixMilli()), Member: "AbCdEfGh_-0123456789xy^~host:1.1.1.5000.1"})
 		rdb.Set(t.Context(), base+"fence", time.Now().Add(-time.Hour).UnixMicro(), time.Hour)
 	}
-	if out = ok(t, url, "1h00m…may be idle", "ls", "--family", "busy"); strings.Contains(out, "!") {
-		t.Errorf("a lease that is kept is said to hang:\n%s", out)
-	}
+	out = ok(t, url, "1h00m…may be idle", "ls", "--family", "busy")
+	redistest.Check(t, !strings.Contains(out, "!"), "a lease that is kept is said to hang:\n%s", out)
 	if out = ok(t, url, "1h00m", "show", "--mutex", "busy", "--key", "a"); strings.Contains(out, "!") || strings.Contains(out, "usually") {
 		t.Errorf("a lease that is kept is said to hang, or its time to be usual:\n%s", out)
 	}

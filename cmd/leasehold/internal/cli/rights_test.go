@@ -62,9 +62,7 @@ func (d *deployment) as(user string, rules []string) (rdb redis.UniversalClient,
 		args = append(args, rule)
 	}
 	for _, node := range d.nodes {
-		if err := node.Client().Do(d.t.Context(), args...).Err(); err != nil {
-			d.t.Fatal(err)
-		}
+		redistest.WantErr(d.t, node.Client().Do(d.t.Context(), args...).Err())
 	}
 	rdb = redis.NewUniversalClient(&redis.UniversalOptions{Addrs: d.addrs, IsClusterMode: len(d.addrs) > 1, Username: user, Password: "secret"})
 	d.t.Cleanup(func() { _ = rdb.Close() })

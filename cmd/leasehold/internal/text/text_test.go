@@ -22,9 +22,8 @@ func TestNamesAreHarmlessOnATerminal(t *testing.T) {
 		`back\slash`:      `back\\slash`,
 		"zero\u200bwidth": `zero\u200bwidth`,
 	} {
-		if got := text.Safe(name); got != want {
-			t.Errorf("%q is shown as %q, want %q", name, got, want)
-		}
+		got := text.Safe(name)
+		redistest.Check(t, got == want, "%q is shown as %q, want %q", name, got, want)
 	}
 }
 
@@ -33,18 +32,16 @@ func TestDurations(t *testing.T) {
 		0: "0µs", 1500 * time.Microsecond: "1ms", 4200 * time.Millisecond: "4.2s", 200 * time.Second: "3m20s",
 		310 * time.Minute: "5h10m", 76 * time.Hour: "3d4h", -2 * time.Second: "-2.0s",
 	} {
-		if got := text.Duration(d); got != want {
-			t.Errorf("%d is %q, want %q", d, got, want)
-		}
+		got := text.Duration(d)
+		redistest.Check(t, got == want, "%d is %q, want %q", d, got, want)
 	}
 }
 
 func TestTableKeepsToTheWidth(t *testing.T) {
 	out := text.Table([][]string{{"KEY", "USE"}, {strings.Repeat("x", 200), "1"}}, "lr", 0, 40)
 	for line := range strings.Lines(out) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 40 {
-			t.Errorf("%q has %d characters", line, n)
-		}
+		n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
+		redistest.Check(t, n <= 40, "%q has %d characters", line, n)
 	}
 	for line := range strings.Lines(text.Wrap(strings.Repeat("word ", 100), "  ", 30)) {
 		redistest.Check(t, len(line) <= 31, "%q is too long", line)
