@@ -3,8 +3,6 @@ package leaseholdtest_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +14,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/leaseholdtest"
 	"github.com/leasehold-go/leasehold/mutex"
-	"github.com/leasehold-go/leasehold/singleflight"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -88,30 +85,6 @@ func TestLeaseOfACrashedProcessExpires(t *testing.T) {
 		redistest.WantErr(t, context.Cause(old.Context()), leasehold.ErrLost)
 		redistest.Check(t, next.Token() > old.Token(), "token %d after %d", next.Token(), old.Token())
 		redistest.NoError(t, next.Unlock())
-	})
-}
-
-// A hundred callers of two processes share one load.
-func TestOneLoadForTheFleet(t *testing.T) {
-	both(t, func(t *testing.T) {
-		loads := 0
-		var done sync.WaitGroup
-		for _, rdb := range leaseholdtest.Clients(t, 2) {
-			prices := redistest.Must(singleflight.New(rdb, singleflight.Config[string]{Name: "prices", TTL: time.Minute}))(t)
-			defer prices.Close(t.Context())
-			for range 50 {
-				done.Go(func() {
-					v, err := prices.Do(t.Context(), "tea", func(context.Context) (string, error) {
-						loads++ // one load at a time: the race detector would tell
-						time.Sleep(100 * time.Millisecond)
-						return fmt.Sprint("price ", loads), nil
-					})
-					redistest.Check(t, err == nil && v == "price 1", "got %q, %v", v, err)
-				})
-			}
-		}
-		done.Wait()
-		redistest.Expect(t, loads, 1, "%d loads")
 	})
 }
 

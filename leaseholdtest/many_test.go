@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,24 +42,28 @@ func TestLongPipeline(t *testing.T) {
 	})
 }
 
-// Thousands of callers ask at once, and each of them is served. Outside of a bubble they are
-// fewer: there the bounds of the calls count, and a busy machine needs some 20 ms per script.
+// Thousands of callers of two processes ask at once. Each of them is served, and each key is loaded once. Outside of a
+// bubble they are fewer: there the bounds of the calls count, and a busy machine needs some 20 ms per script.
 func TestManyCallersAtOnce(t *testing.T) {
 	ask := func(t *testing.T, keys int) {
-		prices := redistest.Must(singleflight.New(leaseholdtest.Client(t), singleflight.Config[string]{Name: "prices", TTL: time.Minute}))(t)
-		defer prices.Close(t.Context())
 		var done sync.WaitGroup
+		var loads atomic.Int64
 		start := make(chan struct{})
-		for i := range 5 * keys {
-			done.Go(func() {
-				<-start
-				key := fmt.Sprint("article ", i%keys)
-				v, err := prices.Do(t.Context(), key, func(context.Context) (string, error) { return key, nil })
-				redistest.Check(t, err == nil && v == key, "got %q for %q, %v", v, key, err)
-			})
+		for _, rdb := range leaseholdtest.Clients(t, 2) {
+			prices := redistest.Must(singleflight.New(rdb, singleflight.Config[string]{Name: "prices", TTL: time.Minute}))(t)
+			defer prices.Close(t.Context())
+			for i := range 5 * keys / 2 {
+				done.Go(func() {
+					<-start
+					key := fmt.Sprint("article ", i%keys)
+					v, err := prices.Do(t.Context(), key, func(context.Context) (string, error) { loads.Add(1); return key, nil })
+					redistest.Check(t, err == nil && v == key, "got %q for %q, %v", v, key, err)
+				})
+			}
 		}
 		close(start)
 		done.Wait()
+		redistest.Expect(t, int(loads.Load()), keys, "%d loads")
 	}
 	t.Run("outside a bubble", func(t *testing.T) { ask(t, 100) })
 	t.Run("inside a bubble", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { ask(t, 1000) }) })

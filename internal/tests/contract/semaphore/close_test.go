@@ -93,15 +93,10 @@ func TestIdleHandleNeedsNoClose(t *testing.T) {
 		w := &harness.Wire{}
 		s := redistest.Must(semaphore.New(f.Connect(w), semaphore.Config{Name: f.Family, Prefix: f.Family, Limit: 1}))(f)
 		l := f.take(s, "k", 1)
-		ended := make(chan *semaphore.Lease)
-		go func() {
-			l, err := s.Acquire(f.Context(), "k")
-			redistest.NoError(f, err)
-			ended <- l
-		}()
+		waiter := f.start(s, "k", 1)
 		redistest.Eventually(f, "the subscription", func() bool { return len(f.Subscribed(f.Family)) == 1 })
 		release(f, l)
-		release(f, <-ended)
+		release(f, waiter.Got())
 		time.Sleep(5 * time.Second)
 		redistest.Require(f, len(f.Subscribed(f.Family)), 0, "%d subscriptions are left")
 		left := f.Keys()

@@ -41,12 +41,8 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 		got, want := f.Keys(), []string{part("holders")}
 		redistest.CheckNow(f, slices.Equal(got, want), "a held permit makes the keys %q, want %q", got, want)
 		f.wantTTLs()
-		ended := make(chan error, 1)
 		ctx, cancel := context.WithCancel(f.Context())
-		go func() {
-			_, err := s.Acquire(ctx, key)
-			ended <- err
-		}()
+		waiter := harness.Start(f.T, func() (*semaphore.Lease, error) { return s.Acquire(ctx, key) })
 		with := []string{part("alive"), part("holders"), part("queue")}
 		redistest.Eventually(f, "the keys of a waiter", func() bool { return slices.Equal(f.Keys(), with) })
 		redistest.Eventually(f, "the subscription", func() bool { return len(f.Subscribed(f.Family)) == 1 })
@@ -66,7 +62,7 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 			redistest.CheckNow(f, strings.HasPrefix(m, handle), "channel %q, member %q", handle, m)
 		}
 		cancel()
-		redistest.Get(f, "the waiter", ended)
+		waiter.Failed()
 		release(f, l)
 		f.wantTTLs()
 		redistest.Eventually(f, "the keys to be gone", func() bool { return len(f.Keys()) == 0 })
@@ -201,41 +197,39 @@ func TestLabelIsHostAndProcessByDefault(t *testing.T) {
 
 // Since when a permit is held stays known, to 1 % or 1 s, while it is renewed and
 // extended, and where its first term was shorter than its TTL.
-func TestSinceSurvivesRenewals(t *testing.T) { sinceSurvivesRenewals(t) }
-
-func TestSinceSurvivesRenewalsInAFamilyWithATotal(t *testing.T) {
-	sinceSurvivesRenewals(t, func(c *semaphore.Config) { c.Total = 2 })
-}
-
-func sinceSurvivesRenewals(t *testing.T, settings ...func(*semaphore.Config)) {
-	// A long TTL, so that six hours have two hundred renewals, and not two thousand.
-	settings = append(settings, limit(2), ttl(5*time.Minute))
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		a, _ := f.open(settings...)
-		b, _ := f.open(settings...)
-		one := f.take(a, "k", 1)
-		two := f.take(a, "k", 1)
-		w := f.start(b, "k", 1)
-		time.Sleep(time.Second) // in a bubble: it is queued by then
-		release(f, two)
-		three := w.Got()
-		granted := map[string]time.Time{one.ID(): time.Now().Add(-time.Second), three.ID(): time.Now()}
-		for _, age := range []time.Duration{0, time.Second, 15 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour} {
-			time.Sleep(age)
-			state := f.inspect(a, "k")
-			redistest.CheckNow(f, len(state.Holders) == 2 && (age > time.Minute || state.Holders[0].ID == one.ID()),
-				"after %v: %+v", age, state)
-			for _, h := range state.Holders {
-				held := time.Since(granted[h.ID])
-				redistest.AtMost(f, h.Since.Sub(granted[h.ID]).Abs(), max(held/100, time.Second), "a permit held for %v is listed with an error of %v", held)
-			}
-			if age == time.Minute {
-				redistest.WantErr(f, one.Extend(f.Context(), 10*time.Minute))
-			}
-		}
-		release(f, one)
-		release(f, three)
-	})
+func TestSinceSurvivesRenewals(t *testing.T) {
+	for name, all := range map[string]int{"plain": 0, "total": 2} {
+		t.Run(name, func(t *testing.T) {
+			// A long TTL, so that six hours have two hundred renewals, and not two thousand.
+			settings := []func(*semaphore.Config){limit(2), ttl(5 * time.Minute), total(all)}
+			bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+				a, _ := f.open(settings...)
+				b, _ := f.open(settings...)
+				one := f.take(a, "k", 1)
+				two := f.take(a, "k", 1)
+				w := f.start(b, "k", 1)
+				time.Sleep(time.Second) // in a bubble: it is queued by then
+				release(f, two)
+				three := w.Got()
+				granted := map[string]time.Time{one.ID(): time.Now().Add(-time.Second), three.ID(): time.Now()}
+				for _, age := range []time.Duration{0, time.Second, 15 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour} {
+					time.Sleep(age)
+					state := f.inspect(a, "k")
+					redistest.CheckNow(f, len(state.Holders) == 2 && (age > time.Minute || state.Holders[0].ID == one.ID()),
+						"after %v: %+v", age, state)
+					for _, h := range state.Holders {
+						held := time.Since(granted[h.ID])
+						redistest.AtMost(f, h.Since.Sub(granted[h.ID]).Abs(), max(held/100, time.Second), "a permit held for %v is listed with an error of %v", held)
+					}
+					if age == time.Minute {
+						redistest.WantErr(f, one.Extend(f.Context(), 10*time.Minute))
+					}
+				}
+				release(f, one)
+				release(f, three)
+			})
+		})
+	}
 }
 
 // Inspect refuses a bad key, tells an outage from a ctx that ended, and ends with its

@@ -137,58 +137,40 @@ func TestRevokeWithoutAnAnswerIsNoSuccess(t *testing.T) {
 // A waiter that is revoked is told at once, though another one of its handle comes right
 // behind the hint: what that schedules does not put the question off.
 func TestRevokedWaiterIsToldBesideANewcomer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, connect := redistest.Bubble(t)
-		open := func() *semaphore.Semaphore {
-			return redistest.Must(semaphore.New(connect(), semaphore.Config{Name: "n", Limit: 1}))(t)
-		}
-		holder, waiting := open(), open()
-		l := redistest.Must(holder.Acquire(t.Context(), "k"))(t)
-		wait := func() <-chan error {
-			ended := make(chan error, 1)
-			go func() {
-				l, err := waiting.Acquire(t.Context(), "k")
-				if err == nil {
-					err = l.Release()
-				}
-				ended <- err
-			}()
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		holder, _ := f.open()
+		s, _ := f.open()
+		l := f.take(holder, "k", 1)
+		start := func() *waiting {
+			w := f.start(s, "k", 1)
 			synctest.Wait() // it is queued, and has asked once
-			return ended
+			return w
 		}
-		first := wait()
+		first := start()
 		time.Sleep(10 * time.Millisecond) // so that a newcomer finds the subscription older than itself
-		state, err := holder.Inspect(t.Context(), "k")
-		redistest.CheckNow(t, err == nil && len(state.Waiters) == 1, "%+v, %v", state, err)
-		redistest.WantErr(t, holder.Revoke(t.Context(), "k", state.Waiters[0].ID, "not needed"))
+		redistest.WantErr(f, holder.Revoke(f.Context(), "k", f.inspect(holder, "k").Waiters[0].ID, "not needed"))
 		began := time.Now()
-		second := wait()
-		wantRevoked(t, <-first, "not needed")
-		redistest.AtMost(t, time.Since(began), 100*time.Millisecond, "it was told after %v")
-		redistest.NoError(t, l.Release())
-		redistest.NoError(t, <-second)
-		for _, s := range []*semaphore.Semaphore{holder, waiting} {
-			redistest.NoError(t, s.Close(t.Context()))
-		}
+		second := start()
+		wantRevoked(f, first.Failed(), "not needed")
+		redistest.AtMost(f, time.Since(began), 100*time.Millisecond, "it was told after %v")
+		release(f, l)
+		release(f, second.Got())
 	})
 }
 
 // A holder that no hint reaches learns by its next renewal that it was revoked, and why.
 func TestRevokedHolderLearnsByItsRenewal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, connect := redistest.Bubble(t)
-		s := redistest.Must(semaphore.New(connect(), semaphore.Config{Name: "n", Limit: 1, TTL: 9 * time.Second}))(t)
-		l := redistest.Must(s.Acquire(t.Context(), "k"))(t)
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		s, _ := f.open(ttl(9 * time.Second))
+		l := f.take(s, "k", 1)
 		time.Sleep(time.Second) // its process listens, and has asked once
 		// What a Revoke leaves behind, without its message.
-		admin, base := connect(), "leasehold:sem:{n:k}:"
 		began := time.Now()
-		admin.Del(t.Context(), base+"holders")
-		admin.HSet(t.Context(), base+"revoked", l.ID(), "it hangs")
+		f.RDB.Del(f.Context(), f.Part("k", "holders"))
+		f.RDB.HSet(f.Context(), f.Part("k", "revoked"), l.ID(), "it hangs")
 		<-l.Context().Done()
-		wantRevoked(t, context.Cause(l.Context()), "it hangs")
-		redistest.AtMost(t, time.Since(began), 3*time.Second, "it was told after %v")
-		wantRevoked(t, l.Release(), "it hangs")
-		redistest.NoError(t, s.Close(t.Context()))
+		wantRevoked(f, context.Cause(l.Context()), "it hangs")
+		redistest.AtMost(f, time.Since(began), 3*time.Second, "it was told after %v")
+		wantRevoked(f, l.Release(), "it hangs")
 	})
 }

@@ -20,7 +20,6 @@ var strictOnly = map[string]string{
 	"TestUseOfACopyNamesTheMisuse":                  "a copy of a lease has the same turn",
 	"TestGrantBeforeTheSubscriptionStands":          "what is kept uses the connection that the test counts on",
 	"TestErrorsNameOperationFamilyAndKeyAndNoOwner": register,
-	"TestEachRequestIsJudgedByItsOwnLimit":          leaves,
 	"TestReleaseWhileRedisIsAway":                   "while nobody else waits, a lease also serves turns after LocalFor",
 }
 
