@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/bench/internal/harness"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
@@ -56,6 +57,18 @@ func cache[T any](b testing.TB, rdb redis.UniversalClient, mod ...func(*singlefl
 	g, err := singleflight.New(rdb, cfg)
 	return closes(b, g, err)
 }
+
+// contenders are goroutines of four clients of srv that want the lock of key.
+func contenders(b testing.TB, name, key string, srv *harness.Server, mod ...func(*mutex.Config)) harness.Contenders {
+	b.Helper()
+	return harness.Contenders{Name: name, Clients: clients, Turn: harness.Spread(clients, func(int) func(context.Context, func()) error {
+		m := locks(b, srv.Client(), mod...)
+		return func(ctx context.Context, hold func()) error { return lockTurn(ctx, m, key, hold) }
+	})}
+}
+
+// Contenders are so many clients, and goroutines of each.
+const clients, goroutines = 4, 16
 
 // lockTurn is a pair: it takes a lock, holds it for hold, if that is not nil, and gives it back.
 func lockTurn(ctx context.Context, m *mutex.Mutex, key string, hold func()) error {

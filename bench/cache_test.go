@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // A hit beside a bare GET and decode of the same value: what the envelope, its checksum and the bookkeeping add.
@@ -32,9 +33,7 @@ func BenchmarkHitAllocs(b *testing.B) {
 	ctx := context.Background()
 	g := cache[[]byte](b, harness.Start(b).Client())
 	load := func(context.Context) ([]byte, error) { return []byte("value"), nil }
-	if _, err := g.Do(ctx, "k", load); err != nil {
-		b.Fatal(err)
-	}
+	redistest.Must(g.Do(ctx, "k", load))(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := g.Do(ctx, "k", load); err != nil {

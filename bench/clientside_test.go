@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // A hit where go-redis caches on the client's side, beside a bare GET and decode
@@ -26,14 +27,10 @@ func BenchmarkHitClientSide(b *testing.B) {
 	var hits, gets, fars float64
 	hit := func() error { hits++; _, err := near.Do(ctx, "k", load); return err }
 	for range 3 { // loaded, and then cached
-		if err := hit(); err != nil {
-			b.Fatal(err)
-		}
+		redistest.WantErr(b, hit())
 	}
 	bare := harness.BareHit(b, caching, v)
-	if err := bare(); err != nil { // cached, too
-		b.Fatal(err)
-	}
+	redistest.WantErr(b, bare()) // cached, too
 	_, before := harness.ServerMicros(b, stats, "get")
 	hits = 0
 	harness.Interleave(b,

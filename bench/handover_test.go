@@ -27,16 +27,12 @@ func part(b testing.TB, kind keys.Kind, key, part string) string {
 func waiting(b testing.TB, rdb *redis.Client, kind keys.Kind, key string, n int) {
 	b.Helper()
 	queue := part(b, kind, key, "queue")
-	for began := time.Now(); ; {
-		switch got, err := rdb.ZCard(context.Background(), queue).Result(); {
-		case err != nil:
-			b.Fatal(err)
-		case got == int64(n):
+	for began := time.Now(); ; time.Sleep(100 * time.Microsecond) {
+		got := redistest.Must(rdb.ZCard(context.Background(), queue).Result())(b)
+		if got == int64(n) {
 			return
-		case time.Since(began) > 30*time.Second:
-			b.Fatalf("%d wait for %s; want %d", got, key, n)
 		}
-		time.Sleep(100 * time.Microsecond)
+		redistest.CheckNow(b, time.Since(began) <= 30*time.Second, "%d wait for %s; want %d", got, key, n)
 	}
 }
 
@@ -48,18 +44,17 @@ var publisher = redis.NewScript("return redis.call('PUBLISH', ARGV[1], ARGV[2])"
 func handoverChild(args []string) int {
 	ctx := context.Background()
 	rdb := harness.Dial(args[0])
-	m, err := mutex.New(rdb, mutex.Config{Name: "bench"})
-	harness.Must(err)
+	m := harness.Value(mutex.New(rdb, mutex.Config{Name: "bench"}))
 	own := fmt.Sprint("floor:", harness.Now())
 	inbox := rdb.Subscribe(ctx, own)
-	_, err = inbox.Receive(ctx)
-	harness.Must(err)
+	harness.Value(inbox.Receive(ctx))
 	harness.Must(publisher.Load(ctx, rdb).Err())
 	payload := "123456789012345678901234567890123456789012345678"
 	var held *mutex.Lock
 	fmt.Println("ready")
 	fmt.Println("channel", own)
 	return harness.Serve(func(words []string) {
+		var err error
 		at := harness.Now()
 		switch words[0] {
 		case "lock":

@@ -19,15 +19,9 @@ func init() { redistest.RegisterChild("bench-waiters", waitersChild) }
 
 // waitersChild is a process with many waiters for one lock.
 func waitersChild(args []string) int {
-	n, err := strconv.Atoi(args[1])
-	harness.Must(err)
-	m, err := mutex.New(harness.Dial(args[0]), mutex.Config{Name: "bench"})
-	harness.Must(err)
-	for range n {
-		go func() {
-			_, err := m.Lock(context.Background(), "k")
-			harness.Must(err)
-		}()
+	m := harness.Value(mutex.New(harness.Dial(args[0]), mutex.Config{Name: "bench"}))
+	for range harness.Value(strconv.Atoi(args[1])) {
+		go func() { harness.Value(m.Lock(context.Background(), "k")) }()
 	}
 	fmt.Println("ready")
 	return harness.Serve(func([]string) {})

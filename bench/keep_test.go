@@ -58,7 +58,6 @@ func BenchmarkKeepManyGoroutines(b *testing.B) {
 
 // Lasting contention: 64 goroutines of four clients want 8 permits, each for 1 ms.
 func BenchmarkKeepContention(b *testing.B) {
-	const clients, goroutines = 4, 16
 	srv := harness.StartOwn(b)
 	var all []harness.Contenders
 	for _, k := range kept {

@@ -63,23 +63,19 @@ const filling = 64
 func fill(b testing.TB, n int, take func(i int) error) {
 	b.Helper()
 	var next atomic.Int64
-	failed := make(chan error, filling)
 	var all sync.WaitGroup
 	for range filling {
 		all.Go(func() {
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
 				if err := take(i); err != nil {
-					failed <- err
+					b.Error(err)
 					return
 				}
 			}
 		})
 	}
-	all.Wait()
-	select {
-	case err := <-failed:
-		b.Fatal(err)
-	default:
+	if all.Wait(); b.Failed() {
+		b.FailNow()
 	}
 }
 

@@ -23,12 +23,10 @@ func init() { redistest.RegisterChild("bench-loader", loaderChild) }
 // loaderChild is a process of four callers. It prints when each load begins, and
 // "done" when all callers have the value.
 func loaderChild(args []string) int {
-	g, err := singleflight.New(harness.Dial(args[0]), singleflight.Config[string]{Name: "bench", TTL: time.Hour, LeaseTTL: loadLease})
-	harness.Must(err)
+	g := harness.Value(singleflight.New(harness.Dial(args[0]), singleflight.Config[string]{Name: "bench", TTL: time.Hour, LeaseTTL: loadLease}))
 	fmt.Println("ready")
 	return harness.Serve(func(words []string) {
-		takes, err := strconv.Atoi(words[1])
-		harness.Must(err)
+		takes := harness.Value(strconv.Atoi(words[1]))
 		load := func(context.Context) (string, error) {
 			fmt.Println("load", harness.Now())
 			time.Sleep(time.Duration(takes) * time.Millisecond)
@@ -115,13 +113,10 @@ func BenchmarkKilledLoader(b *testing.B) {
 func queued(b testing.TB, g *singleflight.Group[string], key string, n int) {
 	b.Helper()
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
-		switch s, err := g.Inspect(context.Background(), key); {
-		case err != nil:
-			b.Fatal(err)
-		case s.Waiting == n:
+		s := redistest.Must(g.Inspect(context.Background(), key))(b)
+		if s.Waiting == n {
 			return
-		case time.Since(began) > 10*time.Second:
-			b.Fatalf("%d processes wait for a load; want %d", s.Waiting, n)
 		}
+		redistest.CheckNow(b, time.Since(began) <= 10*time.Second, "%d processes wait for a load; want %d", s.Waiting, n)
 	}
 }

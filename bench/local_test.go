@@ -6,34 +6,26 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-func localLocks(b testing.TB, rdb redis.UniversalClient, localFor time.Duration) *mutex.Mutex {
-	b.Helper()
-	return locks(b, rdb, func(c *mutex.Config) { c.LocalFor = localFor })
+func withLocalFor(localFor time.Duration) func(*mutex.Config) {
+	return func(c *mutex.Config) { c.LocalFor = localFor }
 }
 
 // One key, 64 goroutines of four clients, each holding it for 1 ms, by LocalFor and by
 // the round trip to the server: see harness.Contend.
 func BenchmarkLocalTurns(b *testing.B) {
-	const clients, goroutines = 4, 16
 	for _, roundTrip := range []time.Duration{0, 1 * time.Millisecond, 2 * time.Millisecond} {
 		b.Run(fmt.Sprintf("roundtrip=%v", roundTrip), func(b *testing.B) {
 			srv := harness.StartOwn(b)
 			far := srv.Distant(b, roundTrip)
 			all := []harness.Contenders{harness.Local()}
 			for _, localFor := range []time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond} {
-				turn := harness.Spread(clients, func(int) func(context.Context, func()) error {
-					m, key := localLocks(b, far.Client(), localFor), localFor.String()
-					return func(ctx context.Context, hold func()) error { return lockTurn(ctx, m, key, hold) }
-				})
-				all = append(all, harness.Contenders{Name: fmt.Sprintf("local%v", localFor), Turn: turn, Clients: clients})
+				all = append(all, contenders(b, fmt.Sprint("local", localFor), localFor.String(), far, withLocalFor(localFor)))
 			}
 			harness.Contend(b, srv.Client(), clients*goroutines, all...)
 		})
@@ -43,7 +35,7 @@ func BenchmarkLocalTurns(b *testing.B) {
 // A semaphore of 8 permits, 200 goroutines of four clients and holds of 5 ms, 2 ms away
 // from the server: how much of the cap is used.
 func BenchmarkLocalPermits(b *testing.B) {
-	const clients, goroutines, limit, hold = 4, 50, 8, 5 * time.Millisecond
+	const goroutines, limit, hold = 50, 8, 5 * time.Millisecond
 	srv := harness.StartOwn(b)
 	far := srv.Distant(b, 2*time.Millisecond)
 	for _, localFor := range []time.Duration{0, 20 * time.Millisecond} {
@@ -70,7 +62,7 @@ func BenchmarkLocalLonePair(b *testing.B) {
 				if memory {
 					rdb.AddHook(redistest.FirstReplies())
 				}
-				m, key, ctx := localLocks(b, rdb, localFor), localFor.String(), context.Background()
+				m, key, ctx := locks(b, rdb, withLocalFor(localFor)), localFor.String(), context.Background()
 				return func() error { return lockTurn(ctx, m, key, nil) }
 			}
 			harness.Interleave(b,

@@ -21,7 +21,6 @@ import (
 func BenchmarkSeveral(b *testing.B) {
 	for _, budget := range []time.Duration{0, 20 * time.Millisecond} {
 		b.Run("budget="+budget.String(), func(b *testing.B) {
-			const clients, goroutines = 4, 16
 			srv := harness.StartOwn(b)
 			var handles []*mutex.Mutex
 			for range clients {

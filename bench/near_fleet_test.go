@@ -21,16 +21,11 @@ func init() { redistest.RegisterChild("bench-near", nearChild) }
 // nearChild reads one key by 16 goroutines for as long as each line of its input says, with a
 // pause between two reads.
 func nearChild(args []string) int {
-	lasts, err := time.ParseDuration(args[1])
-	harness.Must(err)
-	g, err := singleflight.New(harness.Dial(args[0]), singleflight.Config[string]{Name: "bench", TTL: time.Hour, NearFor: lasts})
-	harness.Must(err)
+	lasts := harness.Value(time.ParseDuration(args[1]))
+	g := harness.Value(singleflight.New(harness.Dial(args[0]), singleflight.Config[string]{Name: "bench", TTL: time.Hour, NearFor: lasts}))
 	fmt.Println("ready")
 	return harness.Serve(func(words []string) {
-		length, err := time.ParseDuration(words[0])
-		harness.Must(err)
-		pause, err := time.ParseDuration(words[1])
-		harness.Must(err)
+		length, pause := harness.Value(time.ParseDuration(words[0])), harness.Value(time.ParseDuration(words[1]))
 		var reads atomic.Int64
 		var all sync.WaitGroup
 		end := time.Now().Add(length)
@@ -68,8 +63,7 @@ func BenchmarkNearFleet(b *testing.B) {
 					c.Send(fmt.Sprintf("%v %v", length, pause))
 				}
 				for _, c := range all {
-					n := redistest.Must(strconv.ParseFloat(c.Expect("read "), 64))(b)
-					reads += n
+					reads += redistest.Must(strconv.ParseFloat(c.Expect("read "), 64))(b)
 				}
 				return reads
 			}

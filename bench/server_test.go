@@ -23,8 +23,7 @@ func BenchmarkServerTime(b *testing.B) {
 	ctx := context.Background()
 	srv := harness.StartOwn(b)
 	rdb, stats := srv.Client(), srv.Client()
-	client, err := call.NewClient(rdb)
-	redistest.WantErr(b, err)
+	client := redistest.Must(call.NewClient(rdb))(b)
 	noop := harness.Noops(b, rdb, n)
 	pairs := func(kind keys.Kind) func() error {
 		all := make([]*attempt, n)
@@ -58,9 +57,7 @@ func BenchmarkServerTime(b *testing.B) {
 	spent := make([][]time.Duration, len(all))
 	turn := func(i int) time.Duration {
 		micros := scriptTime(b, stats)
-		if err := all[i].Pair(); err != nil {
-			b.Fatalf("%s: %v", all[i].Name, err)
-		}
+		redistest.Require(b, all[i].Pair(), nil, "%s: %v", all[i].Name)
 		return scriptTime(b, stats) - micros
 	}
 	for i := range all { // scripts loaded

@@ -42,13 +42,8 @@ func manyPairs(b *testing.B, far *harness.Server, trip time.Duration) {
 // contendedTurns is one key that 64 goroutines of four clients want for 1 ms. The floor is a
 // local sync.Mutex and a PING between two holds. 25 turns at least are counted.
 func contendedTurns(b *testing.B, near, far *harness.Server, trip time.Duration) {
-	const clients, goroutines = 4, 16
-	turn := harness.Spread(clients, func(int) func(context.Context, func()) error {
-		m := locks(b, far.Client())
-		return func(ctx context.Context, hold func()) error { return lockTurn(ctx, m, "contended", hold) }
-	})
 	harness.ContendFor(b, max(time.Duration(b.N)*100*time.Millisecond, 25*trip), near.Client(), clients*goroutines,
-		harness.Pings(far.Client()), harness.Contenders{Name: "mutex", Turn: turn})
+		harness.Pings(far.Client()), contenders(b, "mutex", "contended", far))
 }
 
 // heldOver holds 2,000 locks for two of their TTLs of 3 s and gives them back at once. "lost"

@@ -35,7 +35,7 @@ func contend(b *testing.B, srv *harness.Server, stats *redis.Client, floor harne
 		key := l.name + "-contended"
 		all = append(all, harness.Contenders{Name: l.name, Turn: harness.Spread(clients, func(int) func(context.Context, func()) error {
 			take := l.open(b, srv, srv.Client(harness.Pool(goroutines)))
-			redistest.Require(b, take(context.Background(), key, nil), nil, "%s: %v", l.name) // scripts loaded
+			redistest.Require(b, take(context.Background(), key, forNothing), nil, "%s: %v", l.name) // scripts loaded
 			return func(ctx context.Context, hold func()) error { return take(ctx, key, hold) }
 		})})
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // A cached value, beside a bare GET and decode of the same. All use one client.
@@ -32,14 +33,10 @@ func BenchmarkHit(b *testing.B) {
 func hit(b *testing.B, rdb *redis.Client, v harness.User, who string) func() error {
 	b.Helper()
 	get, stop, err := caches[who](rdb, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
+	redistest.WantErr(b, err)
 	b.Cleanup(stop)
 	key := who + "-hit"
-	if _, err := get(key, func() (harness.User, error) { return v, nil }); err != nil {
-		b.Fatalf("%s: %v", who, err)
-	}
+	redistest.Must(get(key, func() (harness.User, error) { return v, nil }))(b)
 	missed := func() (harness.User, error) { return harness.User{}, errors.New("a miss") }
 	return func() error {
 		u, err := get(key, missed)

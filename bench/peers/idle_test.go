@@ -76,7 +76,7 @@ func whileTheyWait(b testing.TB, key string, holder turn, all []turn, n int, mea
 		var granted atomic.Int64
 		for i := range n {
 			waiters.Go(func() {
-				if all[i%len(all)](ctx, key, nil) == nil {
+				if all[i%len(all)](ctx, key, forNothing) == nil {
 					granted.Add(1)
 				}
 			})

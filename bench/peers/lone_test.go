@@ -21,7 +21,7 @@ func lonePairs(b *testing.B, srv *harness.Server) {
 	for _, l := range libraries(100 * time.Millisecond) {
 		take := l.open(b, srv, rdb)
 		key := l.name + "-lone" // they would take each other's key
-		all = append(all, harness.Runner{Name: l.name, Pair: func() error { return take(ctx, key, nil) }})
+		all = append(all, harness.Runner{Name: l.name, Pair: func() error { return take(ctx, key, forNothing) }})
 	}
 	harness.Interleave(b, all...)
 }

@@ -36,5 +36,5 @@ func crowd(name string, n int, take turn) harness.Crowd {
 	for i := range keys {
 		keys[i] = fmt.Sprintf("%s-%d", name, i)
 	}
-	return harness.Crowd{Name: name, Pair: func(ctx context.Context, i int) error { return take(ctx, keys[i], nil) }}
+	return harness.Crowd{Name: name, Pair: func(ctx context.Context, i int) error { return take(ctx, keys[i], forNothing) }}
 }

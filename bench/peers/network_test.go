@@ -90,9 +90,7 @@ func publishTo(b *testing.B, srv *harness.Server) func() time.Duration {
 	return func() time.Duration {
 		got := make(chan time.Time, 1)
 		go func() {
-			if _, err := inbox.ReceiveMessage(ctx); err != nil {
-				b.Error(err)
-			}
+			redistest.NoError(b, redistest.ErrorOf(inbox.ReceiveMessage(ctx)))
 			got <- time.Now()
 		}()
 		time.Sleep(5 * time.Millisecond)

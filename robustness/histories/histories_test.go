@@ -1,6 +1,8 @@
 package histories
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,31 +29,24 @@ func TestHistories(t *testing.T) {
 	redistest.NeedServers(t)
 	faults := redistest.Must(fleet.Named(setting("LEASEHOLD_FAULTS", "all")))(t)
 	seed := redistest.Seed(t)
-	var all sum
+	var mu sync.Mutex
+	var all check.Report
+	done := 0
 	t.Run("runs", func(t *testing.T) {
 		for i := range number(t, "LEASEHOLD_RUNS", runs) {
 			seed := seed + i
 			fault := faults[seed%uint64(len(faults))]
 			t.Run(fmt.Sprintf("%s-%d", fault.Name, seed), func(t *testing.T) {
 				t.Parallel()
-				all.add(run(t, fault, seed))
+				r := run(t, fault, seed)
+				mu.Lock()
+				defer mu.Unlock()
+				done++
+				all.Add(r)
 			})
 		}
 	})
-	t.Logf("%d runs: %v", all.runs, &all)
-}
-
-type sum struct {
-	mu   sync.Mutex
-	runs int
-	check.Report
-}
-
-func (s *sum) add(r *check.Report) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.runs++
-	s.Add(r)
+	t.Logf("%d runs: %v", done, &all)
 }
 
 func run(t *testing.T, fault fleet.Fault, seed uint64) *check.Report {
@@ -94,21 +89,11 @@ func save(t *testing.T, h *history.History, r *check.Report) {
 	t.Helper()
 	dir := setting("LEASEHOLD_OUT", "")
 	if dir == "" {
-		var err error
-		if dir, err = os.MkdirTemp("", "histories-"); err != nil {
-			t.Error(err)
-			return
-		}
+		dir = redistest.Must(os.MkdirTemp("", "histories-"))(t)
 	}
 	base := filepath.Join(dir, fmt.Sprintf("%s-%d", h.Terms.Fault, h.Terms.Seed))
-	out, err := os.Create(base + ".jsonl")
-	if err == nil {
-		err = h.Write(out)
-		if e := out.Close(); err == nil {
-			err = e
-		}
-	}
-	redistest.NoError(t, err)
+	var lines bytes.Buffer
+	redistest.NoError(t, errors.Join(h.Write(&lines), os.WriteFile(base+".jsonl", lines.Bytes(), 0o644)))
 	t.Logf("saved as %s.jsonl", base)
 	for _, d := range r.Failed {
 		redistest.NoError(t, d.Save(base+"-"+d.Key+".html"))

@@ -21,31 +21,22 @@ func TestMain(m *testing.M) {
 
 type report struct{ rows []string }
 
-type verdict string
-
-const (
-	right verdict = "right"
-	wrong verdict = "**wrong**"
-)
-
-func rightIf(ok bool) verdict {
-	if ok {
-		return right
-	}
-	return wrong
-}
-
 var keyInAnError = regexp.MustCompile(`peers/[a-z0-9-]+`)
 
-func (r *report) add(recipe string, lib library, v verdict, what string, args ...any) {
+// add adds what a library made of the trial, and fails the test where leasehold was wrong.
+func (c *trial) add(right bool, what string, args ...any) {
+	verdict := map[bool]string{true: "right", false: "**wrong**"}[right]
 	text := keyInAnError.ReplaceAllString(fmt.Sprintf(what, args...), "peers/k")
-	r.rows = append(r.rows, fmt.Sprintf("| %s | %s | %s | %s |", recipe, lib.name, v, text))
+	row := fmt.Sprintf("| %s | %s | %s | %s |", c.recipe, c.lib.name, verdict, text)
+	c.rows = append(c.rows, row)
+	redistest.Check(c, right || !strings.HasPrefix(c.lib.name, "leasehold"), "%s", row)
 }
 
 // trial is one recipe with one library: its locks go through the proxy, those of another process don't.
 type trial struct {
 	*testing.T
 	*report
+	recipe string
 	lib    library
 	proxy  *redistest.Proxy
 	locker locker
@@ -61,7 +52,7 @@ func TestRecipes(t *testing.T) {
 	r := &report{}
 	for _, recipe := range []struct {
 		name string
-		run  func(*trial, string)
+		run  func(*trial)
 		more []library
 	}{
 		{"1 the acquire's reply is lost", lostAcquireReply, nil},
@@ -72,7 +63,7 @@ func TestRecipes(t *testing.T) {
 		{"14 the same, to a waiter", redisErrsToAWaiter, nil},
 	} {
 		for _, lib := range append(libraries[:len(libraries):len(libraries)], recipe.more...) {
-			t.Run(recipe.name+"/"+lib.name, func(t *testing.T) { recipe.run(newTrial(t, r, lib), recipe.name) })
+			t.Run(recipe.name+"/"+lib.name, func(t *testing.T) { recipe.run(newTrial(t, r, recipe.name, lib)) })
 		}
 	}
 	table := "| recipe | library | verdict | what happened |\n|---|---|---|---|\n" + strings.Join(r.rows, "\n")
@@ -81,17 +72,13 @@ func TestRecipes(t *testing.T) {
 		uses = append(uses, lib.name+" with "+lib.as)
 	}
 	fmt.Printf("\n%s\n\nTTL %v; go-redis %s with its defaults. Used as: %s.\n\n", table, ttl, redis.Version(), strings.Join(uses, "; "))
-	for _, row := range r.rows {
-		redistest.Check(t, !strings.Contains(row, "| leasehold") || strings.Contains(row, string("| "+right+" |")), "%v", row)
-	}
 }
 
-func newTrial(t *testing.T, r *report, lib library) *trial {
+func newTrial(t *testing.T, r *report, recipe string, lib library) *trial {
 	t.Helper()
-	versions := redistest.Installed()
-	server := redistest.Shared(t, versions[0])
+	server := redistest.Shared(t, redistest.Installed()[0])
 	p := redistest.NewProxy(t, server.Addr())
-	c := &trial{T: t, report: r, lib: lib, proxy: p, key: redistest.Name(t)}
+	c := &trial{T: t, report: r, recipe: recipe, lib: lib, proxy: p, key: redistest.Name(t)}
 	c.locker = lib.open(t, p.Client(), ttl)
 	c.other = lib.open(t, server.Client(), ttl)
 	// The scripts are known from here on.
@@ -125,7 +112,7 @@ func (c *trial) untilFree() (time.Duration, bool) {
 	return 3 * ttl, false
 }
 
-func lostAcquireReply(c *trial, recipe string) {
+func lostAcquireReply(c *trial) {
 	fault := c.proxy.EatReply(scripts, 1)
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*ttl)
@@ -135,16 +122,16 @@ func lostAcquireReply(c *trial, recipe string) {
 	fault.Wait()
 	if err != nil {
 		stuck, _ := c.untilFree()
-		c.add(recipe, c.lib, wrong, "failed after %s (%v); the lock was taken for %s more", seconds(took), err, seconds(stuck))
+		c.add(false, "failed after %s (%v); the lock was taken for %s more", seconds(took), err, seconds(stuck))
 		return
 	}
 	_, err = c.other.try(context.Background(), c.key)
 	if !busy(err) {
-		c.add(recipe, c.lib, wrong, "locked after %s, and another process could lock it too: %v", seconds(took), err)
+		c.add(false, "locked after %s, and another process could lock it too: %v", seconds(took), err)
 		return
 	}
 	unlocked := h.unlock()
-	c.add(recipe, c.lib, rightIf(unlocked == nil), "locked after %s (%d commands), unlock: %v", seconds(took), c.commands(), orFine(unlocked))
+	c.add(unlocked == nil, "locked after %s (%d commands), unlock: %v", seconds(took), c.commands(), orFine(unlocked))
 }
 
 func orFine(err error) string {
@@ -166,17 +153,17 @@ func (c *trial) commands() (n int) {
 	return n
 }
 
-func lostReleaseReply(c *trial, recipe string) {
+func lostReleaseReply(c *trial) {
 	h := redistest.Must(c.locker.lock(context.Background(), c.key))(c)
 	fault := c.proxy.EatReply(scripts, 1)
 	err := h.unlock()
 	fault.Wait()
 	stuck, free := c.untilFree()
-	c.add(recipe, c.lib, rightIf(err == nil && free), "unlock said: %s; it was free after %s", orFine(err), seconds(stuck))
+	c.add(err == nil && free, "unlock said: %s; it was free after %s", orFine(err), seconds(stuck))
 }
 
 // cancelledMidCall: the server has run the command, the reply is under way, and the caller cancels.
-func cancelledMidCall(c *trial, recipe string) {
+func cancelledMidCall(c *trial) {
 	fault := c.proxy.HoldReply(scripts, 1)
 	defer fault.Release()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -196,17 +183,17 @@ func cancelledMidCall(c *trial, recipe string) {
 	r := <-done
 	back := time.Since(cancelled)
 	if r.err == nil {
-		c.add(recipe, c.lib, right, "returned the lock %s after the cancellation", seconds(back))
+		c.add(true, "returned the lock %s after the cancellation", seconds(back))
 		return
 	}
 	_, free := c.untilFree()
 	stuck := time.Since(cancelled)
-	c.add(recipe, c.lib, rightIf(free && stuck <= time.Second), "returned %s after the cancellation with “%v”; the lock was free %s after it", seconds(back), r.err, seconds(stuck))
+	c.add(free && stuck <= time.Second, "returned %s after the cancellation with “%v”; the lock was free %s after it", seconds(back), r.err, seconds(stuck))
 }
 
 // extendedAfterTheEnd: the lock has expired, another process had it and gave it
 // back; then its former owner extends it.
-func extendedAfterTheEnd(c *trial, recipe string) {
+func extendedAfterTheEnd(c *trial) {
 	const short = 300 * time.Millisecond
 	former := c.lib.open(c.T, c.proxy.Client(), short)
 	h := redistest.Must(former.lock(context.Background(), c.key))(c)
@@ -218,7 +205,7 @@ func extendedAfterTheEnd(c *trial, recipe string) {
 	c.proxy.Heal()
 	holds, err := h.extend(ttl)
 	stuck, _ := c.untilFree()
-	c.add(recipe, c.lib, rightIf(!holds && stuck <= time.Second), "extend said: %s; another process could lock after %s", orFine(err), seconds(stuck))
+	c.add(!holds && stuck <= time.Second, "extend said: %s; another process could lock after %s", orFine(err), seconds(stuck))
 }
 
 // failing is a server that can be made to answer everything with an error.
@@ -239,17 +226,17 @@ const (
 	hurry    = 100
 )
 
-func redisErrs(c *trial, recipe string) {
+func redisErrs(c *trial) {
 	locker, fail := c.failing()
 	fail(loading)
 	c.proxy.ResetCounts()
-	c.judgeFailing(recipe, time.Now(), func(ctx context.Context) error {
+	c.judgeFailing(time.Now(), func(ctx context.Context) error {
 		_, err := locker.lock(ctx, c.key)
 		return err
 	}, fail, locker)
 }
 
-func redisErrsToAWaiter(c *trial, recipe string) {
+func redisErrsToAWaiter(c *trial) {
 	locker, fail := c.failing()
 	h := redistest.Must(locker.lock(context.Background(), c.key))(c)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -262,11 +249,11 @@ func redisErrsToAWaiter(c *trial, recipe string) {
 	time.Sleep(300 * time.Millisecond) // until it waits
 	fail(loading)
 	c.proxy.ResetCounts()
-	c.judgeFailing(recipe, time.Now(), func(context.Context) error { return <-done }, fail, locker)
+	c.judgeFailing(time.Now(), func(context.Context) error { return <-done }, fail, locker)
 	_ = h.unlock()
 }
 
-func (c *trial) judgeFailing(recipe string, began time.Time, call func(context.Context) error, fail func(string), locker locker) {
+func (c *trial) judgeFailing(began time.Time, call func(context.Context) error, fail func(string), locker locker) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	err := call(ctx)
@@ -284,6 +271,6 @@ func (c *trial) judgeFailing(recipe string, began time.Time, call func(context.C
 		}
 	}
 	text, _, _ := strings.Cut(fmt.Sprint(err), "\n")
-	c.add(recipe, c.lib, rightIf(ended && rate <= hurry && retry == nil), "ended after %s with “%s”; %d commands, %.0f a second; locked again afterwards: %s",
+	c.add(ended && rate <= hurry && retry == nil, "ended after %s with “%s”; %d commands, %.0f a second; locked again afterwards: %s",
 		seconds(took), text, sent, rate, orFine(retry))
 }

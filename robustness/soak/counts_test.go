@@ -67,9 +67,7 @@ func watch(t *testing.T, f *fleet.Fleet) *soak {
 
 func clients(t *testing.T, rdb *redis.Client, kind string) (n int) {
 	t.Helper()
-	list, err := rdb.Do(t.Context(), "CLIENT", "LIST", "TYPE", kind).Text()
-	redistest.CheckNow(t, err == nil, "CLIENT LIST: %v", err)
-	for line := range strings.Lines(list) {
+	for line := range strings.Lines(redistest.Must(rdb.Do(t.Context(), "CLIENT", "LIST", "TYPE", kind).Text())(t)) {
 		if !strings.Contains(line, " name="+fleet.Watch+" ") {
 			n++
 		}
@@ -79,17 +77,13 @@ func clients(t *testing.T, rdb *redis.Client, kind string) (n int) {
 
 func size(t *testing.T, rdb *redis.Client) float64 {
 	t.Helper()
-	n, err := rdb.DBSize(t.Context()).Result()
-	redistest.CheckNow(t, err == nil, "DBSIZE: %v", err)
-	return float64(n)
+	return float64(redistest.Must(rdb.DBSize(t.Context()).Result())(t))
 }
 
 func channels(t *testing.T, rdb *redis.Client) int {
 	t.Helper()
-	all, err := rdb.PubSubChannels(t.Context(), "*").Result()
-	shards, e := rdb.PubSubShardChannels(t.Context(), "*").Result()
-	redistest.CheckNow(t, err == nil && e == nil, "PUBSUB CHANNELS: %v; %v", err, e)
-	return len(all) + len(shards)
+	all := redistest.Must(rdb.PubSubChannels(t.Context(), "*").Result())(t)
+	return len(all) + len(redistest.Must(rdb.PubSubShardChannels(t.Context(), "*").Result())(t))
 }
 
 func (s *soak) count(t *testing.T) {

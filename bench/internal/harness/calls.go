@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // The calls of Redis that a lock and an unlock consist of, with as many words and nothing
@@ -32,9 +34,7 @@ type Calls struct {
 func NewCalls(b testing.TB, rdb redis.Scripter, n int) []Calls {
 	b.Helper()
 	for _, s := range []*redis.Script{takeCalls, giveCalls} {
-		if err := s.Load(context.Background(), rdb).Err(); err != nil {
-			b.Fatal(err)
-		}
+		redistest.WantErr(b, s.Load(context.Background(), rdb).Err())
 	}
 	all := make([]Calls, n)
 	for i := range all {

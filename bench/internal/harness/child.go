@@ -14,10 +14,12 @@ import (
 )
 
 // Dial makes a child process's client of the server that url names.
-func Dial(url string) *redis.Client {
-	o, err := redis.ParseURL(url)
+func Dial(url string) *redis.Client { return redis.NewClient(Value(redis.ParseURL(url))) }
+
+// Value is what a call returned that must not fail, in a child process.
+func Value[T any](v T, err error) T {
 	Must(err)
-	return redis.NewClient(o)
+	return v
 }
 
 // Must ends a child process that has failed: the benchmark fails with it, since

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -82,18 +83,13 @@ func ContendFor(b *testing.B, span time.Duration, stats *redis.Client, n int, al
 		held := mean(holds)
 		b.ReportMetric(Micros(held)/1000, c.Name+"-hold-ms")
 		b.ReportMetric(Micros(span/time.Duration(max(1, total))-held), c.Name+"-handover-µs")
-		for _, p := range Percentiles {
-			b.ReportMetric(Micros(Percentile(turns, p.P))/1000, c.Name+"-"+p.Name+"-ms")
+		for _, p := range []int{0, 10, 25, 50, 75, 90, 99, 100} {
+			b.ReportMetric(Micros(Percentile(turns, float64(p)))/1000, fmt.Sprintf("%s-p%d-ms", c.Name, p))
 		}
 		b.ReportMetric(float64(Percentile(turns, 100))/float64(mean(turns)), c.Name+"-longest/mean")
 	}
 	b.ReportMetric(0, "ns/op")
 }
-
-var Percentiles = []struct {
-	Name string
-	P    float64
-}{{"p0", 0}, {"p10", 10}, {"p25", 25}, {"p50", 50}, {"p75", 75}, {"p90", 90}, {"p99", 99}, {"p100", 100}}
 
 func mean(all []time.Duration) time.Duration {
 	var sum time.Duration

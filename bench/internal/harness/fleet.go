@@ -57,14 +57,9 @@ func RegisterCallers(caches map[string]Cache) {
 // callers has as arguments the server's URL, how many they are, how long a load takes, and
 // the lease. A line of its input names the cache to ask, the key, and the time.
 func callers(caches map[string]Cache, args []string) int {
-	n, err := strconv.Atoi(args[1])
-	Must(err)
-	takes, err := time.ParseDuration(args[2])
-	Must(err)
-	lease, err := time.ParseDuration(args[3])
-	Must(err)
-	o, err := redis.ParseURL(args[0])
-	Must(err)
+	n := Value(strconv.Atoi(args[1]))
+	takes, lease := Value(time.ParseDuration(args[2])), Value(time.ParseDuration(args[3]))
+	o := Value(redis.ParseURL(args[0]))
 	Pool(n)(o)
 	rdb := redis.NewClient(o)
 	open := map[string]Fetch{}
@@ -78,10 +73,8 @@ func callers(caches map[string]Cache, args []string) int {
 	ping(rdb, n, time.Now())
 	fmt.Println("ready")
 	return Serve(func(words []string) {
-		ns, err := strconv.ParseInt(words[2], 10, 64)
-		Must(err)
 		var a answer
-		if at := time.Unix(0, ns); words[0] == "ping" {
+		if at := time.Unix(0, Value(strconv.ParseInt(words[2], 10, 64))); words[0] == "ping" {
 			a = ping(rdb, n, at)
 		} else {
 			a = ask(open[words[0]], n, takes, words[1], at)

@@ -24,8 +24,7 @@ import (
 type Server struct {
 	b       testing.TB
 	options redis.Options
-	own     *redistest.Server // nil = REDIS_URL's, or behind a network
-	relay   string            // the address of the network before it, where there is one
+	url     string // of the server, or of the network before it
 }
 
 // Start starts a server for b, which ends with it.
@@ -34,7 +33,7 @@ func Start(b testing.TB) *Server {
 	if url := os.Getenv("REDIS_URL"); url != "" {
 		o, err := redis.ParseURL(url)
 		redistest.CheckNow(b, err == nil, "REDIS_URL: %v", err)
-		return &Server{b: b, options: *o}
+		return &Server{b: b, options: *o, url: url}
 	}
 	return StartOwn(b)
 }
@@ -47,20 +46,12 @@ func StartOwn(b testing.TB) *Server {
 		redistest.UseServers() // somebody asked for benchmarks
 	}
 	redistest.NeedServers(b)
-	own := redistest.StartServer(b, redistest.Installed()[0])
-	return &Server{b: b, options: redis.Options{Addr: own.Addr()}, own: own}
+	addr := redistest.StartServer(b, redistest.Installed()[0]).Addr()
+	return &Server{b: b, options: redis.Options{Addr: addr}, url: "redis://" + addr + "/0"}
 }
 
 // URL names the server to other processes.
-func (s *Server) URL() string {
-	if s.relay != "" {
-		return "redis://" + s.relay + "/0"
-	}
-	if s.own == nil {
-		return os.Getenv("REDIS_URL")
-	}
-	return "redis://" + s.own.Addr() + "/0"
-}
+func (s *Server) URL() string { return s.url }
 
 // Client makes a client of its own pool, closed with the benchmark.
 func (s *Server) Client(mod ...func(*redis.Options)) *redis.Client {
@@ -172,14 +163,13 @@ func settle() {
 func Run(b testing.TB, c Crowd, n int, span time.Duration) (pairs int, took time.Duration) {
 	b.Helper()
 	counts := make([]int, n)
-	failed := make(chan error, n)
 	began := time.Now()
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
 			for time.Since(began) < span {
 				if err := c.Pair(context.Background(), i); err != nil {
-					failed <- err
+					b.Errorf("%s: %v", c.Name, err)
 					return
 				}
 				counts[i]++
@@ -188,10 +178,8 @@ func Run(b testing.TB, c Crowd, n int, span time.Duration) (pairs int, took time
 	}
 	all.Wait()
 	took = time.Since(began)
-	select {
-	case err := <-failed:
-		b.Fatalf("%s: %v", c.Name, err)
-	default:
+	if b.Failed() {
+		b.FailNow()
 	}
 	return Sum(counts), took
 }

@@ -20,10 +20,7 @@ func init() { redistest.RegisterChild("bench-network", networkChild) }
 // delay in each direction.
 func networkChild(args []string) int {
 	runtime.GOMAXPROCS(8) // one of them sleeps most of the time
-	delay, err := time.ParseDuration(args[1])
-	Must(err)
-	relay, err := redistest.StartRelay(args[0], delay)
-	Must(err)
+	relay := Value(redistest.StartRelay(args[0], Value(time.ParseDuration(args[1]))))
 	fmt.Println("ready", relay.Addr())
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, os.Interrupt)
@@ -44,7 +41,7 @@ func (s *Server) Distant(b testing.TB, roundTrip time.Duration) *Server {
 	}
 	relay := redistest.StartChild(b, "bench-network", s.options.Addr, (roundTrip / 2).String())
 	far := *s
-	far.relay = relay.Expect("ready")
-	far.options.Addr = far.relay
+	far.options.Addr = relay.Expect("ready")
+	far.url = "redis://" + far.options.Addr + "/0"
 	return &far
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // Saturation is a crowd that keeps a server busy. Units says how much one call of
@@ -102,9 +104,7 @@ func saturate(b testing.TB, stats *redis.Client, n int, s Saturation, span time.
 // Noops is a crowd that sends empty scripts by rdb, in pipelines of size.
 func Noops(b testing.TB, rdb redis.UniversalClient, size int) Saturation {
 	b.Helper()
-	if err := Noop.Load(context.Background(), rdb).Err(); err != nil {
-		b.Fatal(err)
-	}
+	redistest.WantErr(b, Noop.Load(context.Background(), rdb).Err())
 	s := Saturation{Units: float64(size), Command: "evalsha"}
 	s.Name = "noop"
 	s.Pair = func(ctx context.Context, _ int) error {

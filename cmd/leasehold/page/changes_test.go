@@ -36,7 +36,7 @@ func hold(t *testing.T, rdb *redis.Client, at *httptest.Server, name string, tot
 	t.Helper()
 	s = redistest.Must(semaphore.New(rdb, semaphore.Config{Name: name, Limit: 1, Total: total}))(t)
 	l = redistest.Must(s.Acquire(t.Context(), "acme"))(t)
-	for _, x := range redistest.Get(t, "a state", watchAs(t, at.URL+"/events?family="+name, token))["rows"].([]any) {
+	for _, x := range redistest.Get(t, "a state", watch(t, at.URL+"/events?family="+name))["rows"].([]any) {
 		if x := x.(map[string]any); total == 0 || x["scope"] == "total" {
 			row = x["id"].(string)
 		}

@@ -30,15 +30,11 @@ func serve(t *testing.T, rdb redis.UniversalClient, opt page.Options) *httptest.
 	return s
 }
 
-// watch reads the states that a browser gets, until the test ends or the stream.
-func watch(t *testing.T, address string) <-chan map[string]any { return watchAs(t, address, "") }
-
-func watchAs(t *testing.T, address, token string) <-chan map[string]any {
+// watch reads the states that a browser with the token gets, until the test ends or the stream.
+func watch(t *testing.T, address string) <-chan map[string]any {
 	t.Helper()
 	r := redistest.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil))(t)
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
+	r.Header.Set("Authorization", "Bearer "+token)
 	client := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(client.CloseIdleConnections)
 	resp := redistest.Must(client.Do(r))(t)

@@ -44,17 +44,13 @@ type Report struct {
 }
 
 func (r *Report) Add(x *Report) {
-	r.Histories += x.Histories
-	r.Short += x.Short
-	r.Operations += x.Operations
+	for to, n := range map[*int]int{
+		&r.Histories: x.Histories, &r.Short: x.Short, &r.Operations: x.Operations, &r.Overlaps: x.Overlaps, &r.Accepted: x.Accepted,
+		&r.Refused: x.Refused, &r.Listings: x.Listings, &r.Slots: x.Slots, &r.Revoked: x.Revoked, &r.Stale: x.Stale,
+	} {
+		*to += n
+	}
 	r.Violations = append(r.Violations, x.Violations...)
-	r.Overlaps += x.Overlaps
-	r.Accepted += x.Accepted
-	r.Refused += x.Refused
-	r.Listings += x.Listings
-	r.Slots += x.Slots
-	r.Revoked += x.Revoked
-	r.Stale += x.Stale
 	r.Late, r.Delay = max(r.Late, x.Late), max(r.Delay, x.Delay)
 }
 
@@ -94,7 +90,7 @@ func (r *Report) bad(rule, key, format string, args ...any) {
 func All(h *history.History, patience time.Duration) *Report {
 	r := &Report{}
 	for _, key := range keysOf(h, history.Acquire) {
-		r.model(key, semaphoreModel(h.Terms.Limit), semaphoreOps(h, key), patience)
+		r.model(key, semaphoreModel(h.Terms.Limit), append(leaseOps(h.Leases(history.Acquire, key)), losses(h, key, semStep{what: "forget"})...), patience)
 	}
 	if h.Terms.Total > 0 {
 		r.model(ofTotal, semaphoreModel(h.Terms.Total), totalOps(h), patience)

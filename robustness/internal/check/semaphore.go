@@ -54,10 +54,6 @@ func semaphoreModel(limit int) porcupine.NondeterministicModel {
 	}
 }
 
-func semaphoreOps(h *history.History, key string) []porcupine.Operation {
-	return append(leaseOps(h.Leases(history.Acquire, key)), losses(h, key, semStep{what: "forget"})...)
-}
-
 // ofTotal is the name of all keys together of the family with a total.
 const ofTotal = "t*"
 

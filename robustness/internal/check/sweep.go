@@ -15,15 +15,9 @@ type edge struct {
 	what *history.Operation
 }
 
-func sortEdges(edges []edge) {
-	slices.SortFunc(edges, func(a, b edge) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.n, b.n)) // ends first
-	})
-}
-
 // most goes along the edges and calls each time that there are more than limit.
 func most(edges []edge, limit int, beyond func(at edge, n int)) {
-	sortEdges(edges)
+	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.n, b.n)) }) // ends first
 	n := 0
 	for _, e := range edges {
 		if n += e.n; n > limit && e.n > 0 {

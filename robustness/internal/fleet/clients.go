@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
+	"github.com/leasehold-go/leasehold/semaphore"
 )
 
 type client struct {
@@ -78,14 +79,17 @@ func (c *client) useKey(key string) {
 	_ = c.hold(key, n, c.rng.IntN(5) != 0)
 }
 
-func (c *client) hold(key string, n int, wait bool) error {
-	sem := c.sem
+func (c *client) permits(key string) *semaphore.Semaphore {
 	if key[0] == 't' {
-		sem = c.total
+		return c.total
 	}
-	acquire := sem.AcquireN
+	return c.sem
+}
+
+func (c *client) hold(key string, n int, wait bool) error {
+	acquire := c.permits(key).AcquireN
 	if !wait {
-		acquire = sem.TryAcquireN
+		acquire = c.permits(key).TryAcquireN
 	}
 	call := history.Event{Op: history.Acquire, Key: key, Permits: n}
 	return c.keep(call, history.Release, func(ctx context.Context) (lease, uint64, func() error, error) {

@@ -39,11 +39,8 @@ func (c *client) shown(ctx context.Context, key string) (held map[string]int, wa
 	var holders []leasehold.Holder
 	var waiters []leasehold.Waiter
 	switch key[0] {
-	case 's':
-		s, e := c.sem.Inspect(ctx, key)
-		holders, waiters, err = s.Holders, s.Waiters, e
-	case 't':
-		s, e := c.total.Inspect(ctx, key)
+	case 's', 't':
+		s, e := c.permits(key).Inspect(ctx, key)
 		holders, waiters, err = s.Holders, s.Waiters, e
 	case 'm':
 		s, e := c.mtx.Inspect(ctx, key)
@@ -72,10 +69,8 @@ func (c *client) shown(ctx context.Context, key string) (held map[string]int, wa
 
 func (c *client) revoke(ctx context.Context, key, id, reason string) error {
 	switch key[0] {
-	case 's':
-		return c.sem.Revoke(ctx, key, id, reason)
-	case 't':
-		return c.total.Revoke(ctx, key, id, reason)
+	case 's', 't':
+		return c.permits(key).Revoke(ctx, key, id, reason)
 	case 'm':
 		return c.mtx.Revoke(ctx, key, id, reason)
 	}

@@ -41,14 +41,10 @@ func (s spec) String() string {
 	return string(text)
 }
 
-func Keys() []string {
-	var keys []string
-	for _, k := range []struct {
-		prefix string
-		n      int
-	}{{"s", semaphores}, {"t", shared}, {"m", mutexes}, {"c", values}} {
-		for i := range k.n {
-			keys = append(keys, fmt.Sprint(k.prefix, i))
+func Keys() (keys []string) {
+	for i, n := range []int{semaphores, shared, mutexes, values} {
+		for k := range n {
+			keys = append(keys, fmt.Sprint("stmc"[i:i+1], k))
 		}
 	}
 	return keys

@@ -25,18 +25,11 @@ type Limit struct {
 	N           int  // 0 = what the processes are configured with
 }
 
-// anyTotal makes a handle one of a family with a total; its figure is for requests alone.
-const anyTotal = 1
-
 // ErrFamily says that there can be no such family.
 var ErrFamily = errors.New("no such family")
 
 func Set(ctx context.Context, rdb redis.UniversalClient, prefix string, x Limit) error {
-	cfg := semaphore.Config{Name: x.Family, Prefix: prefix, Limit: 1, HashKeys: x.Hashed}
-	if x.HasTotal || x.Total {
-		cfg.Total = anyTotal
-	}
-	s, err := semaphore.New(rdb, cfg)
+	s, err := permits(rdb, prefix, x.Family, x.Hashed, x.HasTotal || x.Total)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrFamily, err)
 	}
@@ -88,14 +81,19 @@ func open(rdb redis.UniversalClient, prefix string, x Revocation) (handle revoke
 		// The type of the values does not matter to a load that is revoked.
 		handle, err = singleflight.New(rdb, singleflight.Config[string]{Name: x.Family, Prefix: prefix, HashKeys: x.Hashed, TTL: time.Minute})
 	default:
-		cfg := semaphore.Config{Name: x.Family, Prefix: prefix, Limit: 1, HashKeys: x.Hashed}
-		if x.HasTotal {
-			cfg.Total = anyTotal
-		}
-		handle, err = semaphore.New(rdb, cfg)
+		handle, err = permits(rdb, prefix, x.Family, x.Hashed, x.HasTotal)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFamily, err)
 	}
 	return handle, nil
+}
+
+// permits is a handle of a family of permits. The figures of its Config are for requests alone.
+func permits(rdb redis.UniversalClient, prefix, family string, hashed, total bool) (*semaphore.Semaphore, error) {
+	cfg := semaphore.Config{Name: family, Prefix: prefix, Limit: 1, HashKeys: hashed}
+	if total {
+		cfg.Total = 1
+	}
+	return semaphore.New(rdb, cfg)
 }

@@ -47,8 +47,11 @@ error. A name that is no UTF-8 is also given as family_base64 or key_base64.`,
   leasehold ls --json acme | jq 'select(.waiting > 10)'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := checkList(kind, order); err != nil {
-				return usage(err)
+			if kind != "" && text.Kinds[kind] == "" {
+				return usagef("ls: --kind is %q; want mutex, semaphore, cache or guard", kind)
+			}
+			if !slices.Contains(listing.Orders, order) {
+				return usagef("ls: --sort is %q; want one of %s", order, strings.Join(listing.Orders, ", "))
 			}
 			return a.with(c.Context(), func(rdb redis.UniversalClient) error {
 				l := listing.New(rdb, a.prefix)
@@ -87,16 +90,6 @@ error. A name that is no UTF-8 is also given as family_base64 or key_base64.`,
 	f.StringVar(&order, "sort", "name", strings.Join(listing.Orders, ", "))
 	f.DurationVar(&longer, "held-longer", 0, "only keys with a lease that has been held for longer, such as 5m")
 	return c
-}
-
-func checkList(kind, order string) error {
-	if kind != "" && text.Kinds[kind] == "" {
-		return fmt.Errorf("ls: --kind is %q; want mutex, semaphore, cache or guard", kind)
-	}
-	if !slices.Contains(listing.Orders, order) {
-		return fmt.Errorf("ls: --sort is %q; want one of %s", order, strings.Join(listing.Orders, ", "))
-	}
-	return nil
 }
 
 func (a *app) lines(uses []listing.Use, usual func(listing.Resource) time.Duration, found int, filtered bool) {

@@ -52,14 +52,13 @@ func (x *target) resources(prefix string) ([]listing.Resource, error) {
 	of := func(total bool) listing.Resource {
 		return listing.Of(prefix, kind, family, keys.Shown(x.key, x.hashed), total)
 	}
-	switch {
-	case kind != keys.Semaphore:
-	case x.key == "": // only a family with a total is shown as one
-		return []listing.Resource{of(true)}, nil
-	default:
-		return []listing.Resource{of(true), of(false)}, nil
+	if kind != keys.Semaphore {
+		return []listing.Resource{of(false)}, nil
 	}
-	return []listing.Resource{of(false)}, nil
+	if x.key == "" { // only a family with a total is shown as one
+		return []listing.Resource{of(true)}, nil
+	}
+	return []listing.Resource{of(true), of(false)}, nil
 }
 
 func (a *app) show() *cobra.Command {

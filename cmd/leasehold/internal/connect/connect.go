@@ -84,8 +84,11 @@ func (o Options) universal() (*redis.UniversalOptions, error) {
 		u.Username = cmp.Or(o.Username, os.Getenv("REDIS_USERNAME"))
 	}
 	if u.Password == "" {
-		if u.Password, err = o.password(); err != nil {
-			return nil, err
+		u.Password = os.Getenv("REDIS_PASSWORD")
+		if file := cmp.Or(o.PasswordFile, os.Getenv("REDIS_PASSWORD_FILE")); file != "" {
+			if u.Password, err = secret(file); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if err := o.tls(u); err != nil {
@@ -103,13 +106,6 @@ func (o Options) url() (string, error) {
 		return secret(file)
 	}
 	return cmp.Or(os.Getenv("REDIS_URL"), "redis://127.0.0.1:6379"), nil
-}
-
-func (o Options) password() (string, error) {
-	if file := cmp.Or(o.PasswordFile, os.Getenv("REDIS_PASSWORD_FILE")); file != "" {
-		return secret(file)
-	}
-	return os.Getenv("REDIS_PASSWORD"), nil
 }
 
 // secret is a file's text without the line's end that editors put there.
@@ -169,7 +165,14 @@ func parse(text string) (*redis.UniversalOptions, error) {
 		if err != nil {
 			return nil, hidden(err)
 		}
-		return single(p), nil
+		u := &redis.UniversalOptions{
+			Addrs: []string{p.Addr}, Username: p.Username, Password: p.Password, DB: p.DB, TLSConfig: p.TLSConfig, Protocol: p.Protocol,
+			DialTimeout: p.DialTimeout, ReadTimeout: p.ReadTimeout, WriteTimeout: p.WriteTimeout, PoolSize: p.PoolSize,
+		}
+		if p.Network == "unix" {
+			u.Dialer = redis.NewDialer(p)
+		}
+		return u, nil
 	case "cluster":
 		p, err := redis.ParseClusterURL(base + "://" + rest)
 		if err != nil {
@@ -194,17 +197,6 @@ func parse(text string) (*redis.UniversalOptions, error) {
 		}, nil
 	}
 	return nil, errors.New("the URL's scheme is unknown; want redis or rediss, alone or with +cluster or +sentinel")
-}
-
-func single(p *redis.Options) *redis.UniversalOptions {
-	u := &redis.UniversalOptions{
-		Addrs: []string{p.Addr}, Username: p.Username, Password: p.Password, DB: p.DB, TLSConfig: p.TLSConfig, Protocol: p.Protocol,
-		DialTimeout: p.DialTimeout, ReadTimeout: p.ReadTimeout, WriteTimeout: p.WriteTimeout, PoolSize: p.PoolSize,
-	}
-	if p.Network == "unix" {
-		u.Dialer = redis.NewDialer(p)
-	}
-	return u
 }
 
 // escapes says what is wrong with most URLs that can't be read.

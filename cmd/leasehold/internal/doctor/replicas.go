@@ -115,19 +115,14 @@ func (v *visit) clocks(ctx context.Context) {
 			}
 		}
 	}
-	for i, r := range all {
-		if i == 0 {
-			continue
+	for _, r := range all {
+		if apart := (r.ahead - all[0].ahead).Abs(); apart > time.Second {
+			v.find(Finding{
+				check, Bad, fmt.Sprintf("the clocks of %s and %s are %s apart", all[0].name, r.name, text.Duration(apart)),
+				"After a failover from one to the other leases end that much too early or too late.",
+				"Have all servers follow NTP.",
+			})
 		}
-		apart := r.ahead - all[0].ahead
-		if apart.Abs() <= time.Second {
-			continue
-		}
-		v.find(Finding{
-			check, Bad, fmt.Sprintf("the clocks of %s and %s are %s apart", all[0].name, r.name, text.Duration(apart.Abs())),
-			"After a failover from one to the other leases end that much too early or too late.",
-			"Have all servers follow NTP.",
-		})
 	}
 }
 
@@ -153,11 +148,8 @@ func (v *visit) dial(addr string) (redis.UniversalClient, bool) {
 	switch c := v.rdb.(type) {
 	case *redis.Client:
 		*o = *c.Options()
-		if o.Network == "unix" {
+		if o.Network == "unix" || o.TLSConfig != nil { // its TLS port is not told
 			return nil, false
-		}
-		if o.TLSConfig != nil {
-			return nil, false // its TLS port is not told
 		}
 		o.Dialer = nil
 	case *redis.ClusterClient:

@@ -180,7 +180,8 @@ func (g *guard) start() {
 	// The program has inherited what it had to: now the guard may write to a terminal whose background it is in.
 	signal.Ignore(unix.SIGTTOU)
 	g.program = pid
-	g.watched.begin()
+	session, _ := unix.Getsid(0)
+	g.watched = watched{session: session, told: map[int]bool{}, pause: time.Second, next: clock() + time.Second}
 	g.say("started %d", pid)
 }
 

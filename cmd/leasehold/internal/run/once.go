@@ -41,7 +41,11 @@ func takeOnce(ctx context.Context, m *mutex.Mutex, o Options, try bool) (*held, 
 		l.release = func() error {
 			if l.succeeded {
 				ended <- nil
-				return notKnown(<-outcome)
+				err := <-outcome
+				if errors.Is(err, leasehold.ErrUnavailable) {
+					err = failed(CodeUnreachable, fmt.Errorf("the program has ended well, and it is not known whether its slot is complete: %w", err))
+				}
+				return err
 			}
 			ended <- errFailed
 			if err := <-outcome; errors.Is(err, leasehold.ErrLost) {
@@ -51,12 +55,4 @@ func takeOnce(ctx context.Context, m *mutex.Mutex, o Options, try bool) (*held, 
 		}
 		return l, nil
 	}
-}
-
-// notKnown is the error of a run that may or may not be complete.
-func notKnown(err error) error {
-	if errors.Is(err, leasehold.ErrUnavailable) {
-		return failed(CodeUnreachable, fmt.Errorf("the program has ended well, and it is not known whether its slot is complete: %w", err))
-	}
-	return err
 }

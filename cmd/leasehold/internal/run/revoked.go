@@ -89,8 +89,10 @@ func (p predecessors) running(ctx context.Context) (permits int, longest time.Du
 			case ended:
 				over[id] = true
 			case "lease":
-				revoked[id] = entry
-				lasts[id] = max(lasts[id], ends(entry).Sub(r.clock))
+				// It would have ended then, by the server's clock, which the ID of the entry begins with.
+				at, _, _ := strings.Cut(entry.ID, "-")
+				ends := time.UnixMilli(number(at) + number(entry.Values["remains"]))
+				revoked[id], lasts[id] = entry, max(lasts[id], ends.Sub(r.clock))
 			}
 		}
 	}
@@ -101,12 +103,6 @@ func (p predecessors) running(ctx context.Context) (permits int, longest time.Du
 		}
 	}
 	return permits, longest, nil
-}
-
-// ends is when a revoked lease would have ended, by the server's clock, which the ID of the entry begins with.
-func ends(entry redis.XMessage) time.Time {
-	at, _, _ := strings.Cut(entry.ID, "-")
-	return time.UnixMilli(number(at) + number(entry.Values["remains"]))
 }
 
 // number reads a field; 0 where it is none.
@@ -125,7 +121,7 @@ func (p predecessors) await(ctx context.Context, h *handle, try bool) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case isRefused(err):
+		case err != nil && (strings.HasPrefix(err.Error(), "NOPERM") || strings.HasPrefix(err.Error(), "WRONGTYPE")):
 			warn("a program under a revoked lease may still run: %v", err)
 			return nil
 		case err != nil:
@@ -176,10 +172,6 @@ func (p predecessors) noteEnded(id string) {
 	if len(failed) > (len(p.rdbs)-1)/2 { // else each majority has a server that noted it
 		warn("the next program waits until the revoked lease would have ended: %v", failed[0])
 	}
-}
-
-func isRefused(err error) bool {
-	return err != nil && (strings.HasPrefix(err.Error(), "NOPERM") || strings.HasPrefix(err.Error(), "WRONGTYPE"))
 }
 
 func warn(format string, args ...any) {

@@ -23,13 +23,6 @@ type watched struct {
 	orphaned   time.Duration // by clock(): when it looks again whether the tool's group is
 }
 
-func (w *watched) begin() {
-	w.session, _ = unix.Getsid(0)
-	w.told = map[int]bool{}
-	w.pause = time.Second
-	w.next = clock() + w.pause
-}
-
 // all are the program's processes: the program itself, also in a session of its own, and its
 // descendants that have not made themselves independent.
 func (g *guard) all() []process {

@@ -3,6 +3,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,7 +85,7 @@ func await(open func(context.Context) (*family, error), f *family, o Options, si
 	// The lease's Context comes from this ctx, so that it must not end once the
 	// lease is held: no time-out of the wait may reach it.
 	ctx, cancelCause := context.WithCancelCause(context.Background())
-	cancel := func(cause error) { cancelCause(cause) }
+	cancel := func(cause error) { cancelCause(cause) } // by a name that vet does not follow: the lease needs ctx
 	done := make(chan outcome, 1)
 	go func() {
 		var out outcome
@@ -95,11 +96,7 @@ func await(open func(context.Context) (*family, error), f *family, o Options, si
 	}()
 	var over, hangs <-chan time.Time
 	if o.Wait >= 0 {
-		bound := o.Wait
-		if o.Wait == 0 {
-			bound = atOnce
-		}
-		over = time.After(bound)
+		over = time.After(cmp.Or(o.Wait, atOnce))
 	}
 	var sig os.Signal
 	for {

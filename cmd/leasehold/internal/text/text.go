@@ -16,14 +16,7 @@ import (
 // marks that change the direction of writing, bytes that are no UTF-8) appears as \x1b, \u202e and so on. A
 // backslash is doubled, so that no two names look alike.
 func Safe(s string) string {
-	plain := true
-	for _, r := range s {
-		if !harmless(r) || r == '\\' {
-			plain = false
-			break
-		}
-	}
-	if plain && utf8.ValidString(s) {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !harmless(r) || r == '\\' }) {
 		return s
 	}
 	var b strings.Builder
@@ -139,17 +132,15 @@ func Table(rows [][]string, sides string, long, width int) string {
 func Wrap(s, indent string, width int) string {
 	var b strings.Builder
 	line := indent
-	empty := true
 	for _, word := range strings.Fields(s) {
-		if !empty && Width(line)+1+Width(word) > width {
+		if line != indent && Width(line)+1+Width(word) > width {
 			b.WriteString(line + "\n")
-			line, empty = indent, true
+			line = indent
 		}
-		if !empty {
+		if line != indent {
 			line += " "
 		}
 		line += word
-		empty = false
 	}
 	return b.String() + line + "\n"
 }

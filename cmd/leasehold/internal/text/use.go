@@ -2,6 +2,7 @@ package text
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,12 +40,8 @@ func Title(r listing.Resource) string { return Safe(r.Family) + "/" + Name(r) }
 // Matches reports whether kind, family and key contain all words of a search.
 func Matches(r listing.Resource, search string) bool {
 	name := strings.ToLower(Kind(r.Kind) + " " + Safe(r.Family) + "/" + Safe(r.Key))
-	for _, word := range strings.Fields(strings.ToLower(search)) {
-		if !strings.Contains(name, word) {
-			return false
-		}
-	}
-	return true
+	words := strings.Fields(strings.ToLower(search))
+	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(name, word) })
 }
 
 // Heads are those of the columns of a listing, and Sides where each is aligned.
