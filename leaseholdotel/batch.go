@@ -11,10 +11,9 @@ const (
 	mostKept  = 8 * batchSize // events
 )
 
-// batch keeps the events of acquisitions and holds until there are batchSize of them, or until
-// the metrics are collected. If a process takes permits only now and then, the SDK's memory
-// has left the processor's caches. Recording each event by itself would then cost the caller
-// several times as much.
+// batch keeps the events of acquisitions and holds until there are batchSize of them, or until the metrics are
+// collected. If a process takes permits only now and then, the SDK's memory has left the processor's caches. Recording
+// each event by itself would then cost the caller several times as much.
 type batch struct {
 	record func(leasehold.Event)
 

@@ -89,8 +89,7 @@ func TestCtxThatPanicsSpoilsNoOtherEvent(t *testing.T) {
 	redistest.Check(t, got["acquire.duration[s]{mutex granted}"] >= 1, "no acquisition was counted: %v", got)
 }
 
-// What nobody collects is recorded all the same, so that it takes no more memory than some
-// batches.
+// What nobody collects is recorded all the same, so that it takes no more memory than some batches.
 func TestBatchesAreRecordedWithoutACollection(t *testing.T) {
 	o, _ := meter(t, leaseholdotel.Config{})
 	freed := make(chan struct{})

@@ -51,10 +51,9 @@ func BenchmarkMetricsOfAPair(b *testing.B) {
 	}
 }
 
-// BenchmarkPairsBeside is what a pair of Acquire and Release costs the client without an
-// Observer and with metrics, in turns of a few hundred pairs on one server, so that whatever
-// else the machine does hits both. The handle without one is there twice: the difference of
-// these two is what the measurement can't resolve.
+// BenchmarkPairsBeside is what a pair of Acquire and Release costs the client without an Observer and with metrics, in
+// turns of a few hundred pairs on one server, so that whatever else the machine does hits both. The handle without one
+// is there twice: the difference of these two is what the measurement can't resolve.
 func BenchmarkPairsBeside(b *testing.B) {
 	rdb := redistest.Shared(b, redistest.Newest(b)).Client()
 	reader := sdk.NewManualReader()

@@ -1,5 +1,4 @@
-// Package leaseholdotel makes OpenTelemetry metrics and traces of what leasehold's handles do.
-// One line switches it on:
+// Package leaseholdotel makes OpenTelemetry metrics and traces of what leasehold's handles do. One line switches it on:
 //
 //	semaphore.New(rdb, semaphore.Config{…, Observer: leaseholdotel.Default()})
 //

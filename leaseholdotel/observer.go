@@ -23,9 +23,8 @@ type Config struct {
 	MeterProvider  metric.MeterProvider
 	TracerProvider trace.TracerProvider
 
-	// SlowWait is the shortest duration of an acquisition that gets a span. The span is made
-	// after the acquisition, with the times of its start and end. 0: 5 ms. Negative: no
-	// acquisition gets a span.
+	// SlowWait is the shortest duration of an acquisition that gets a span. The span is made after the acquisition,
+	// with the times of its start and end. 0: 5 ms. Negative: no acquisition gets a span.
 	SlowWait time.Duration
 
 	// MaxFamilies bounds the number of values of the attribute leasehold.family, for programs
@@ -90,8 +89,7 @@ var Default = sync.OnceValue(func() *Observer {
 	return o
 })
 
-// Observe implements leasehold.Observer. Each collection of the metrics that begins after the
-// call includes the event.
+// Observe implements leasehold.Observer. Each collection of the metrics that begins after the call includes the event.
 func (o *Observer) Observe(e leasehold.Event) {
 	if o == nil {
 		return

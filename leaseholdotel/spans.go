@@ -30,8 +30,7 @@ func (o *Observer) waitSpan(e leasehold.Event) {
 // current span of that ctx may be another one.
 type ownSpan struct{ o *Observer }
 
-// loadStarted puts a span into the loader's ctx, so that the loader's own spans become
-// children of it.
+// loadStarted puts a span into the loader's ctx, so that the loader's own spans become children of it.
 func (o *Observer) loadStarted(e leasehold.Event) {
 	ctx, span := o.tracer.Start(e.Load.Context, "leasehold load", trace.WithAttributes(o.attributes(e)...))
 	e.Load.Context = context.WithValue(ctx, ownSpan{o}, span)

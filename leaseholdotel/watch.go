@@ -31,10 +31,9 @@ type watch struct {
 	resources []listing.Resource
 }
 
-// Watch reads the keys of a family at each collection of the metrics, until stop is called. It
-// feeds the gauges leasehold.permit.limit and leasehold.queue.length. They show the sum over
-// the keys, because an attribute for each key would have no bound. One process of a fleet is
-// enough to watch a family. rdb only needs the rights to read.
+// Watch reads the keys of a family at each collection of the metrics, until stop is called. It feeds the gauges
+// leasehold.permit.limit and leasehold.queue.length. They show the sum over the keys, because an attribute for each key
+// would have no bound. One process of a fleet is enough to watch a family. rdb only needs the rights to read.
 //
 // Each collection costs a few round trips per key, and ends within 3 s plus the client's
 // ReadTimeout. If a key cannot be read, it is left out and the collection reports an error. For

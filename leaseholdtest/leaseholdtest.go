@@ -1,7 +1,6 @@
-// Package leaseholdtest gives each test a Redis of its own. The server runs inside the test's
-// process, needs no installation, and works outside and inside a [testing/synctest] bubble. In
-// a bubble the server follows the fake clock: holding a lock for ten minutes takes some
-// milliseconds.
+// Package leaseholdtest gives each test a Redis of its own. The server runs inside the test's process, needs no
+// installation, and works outside and inside a [testing/synctest] bubble. In a bubble the server follows the fake
+// clock: holding a lock for ten minutes takes some milliseconds.
 //
 //	func TestExport(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
@@ -14,13 +13,11 @@
 //		})
 //	}
 //
-// In a bubble, close each handle before the bubble's function returns. A lease that is still
-// held keeps a goroutine that renews it, and synctest reports a deadlock for goroutines that
-// are left.
+// In a bubble, close each handle before the bubble's function returns. A lease that is still held keeps a goroutine
+// that renews it, and synctest reports a deadlock for goroutines that are left.
 //
-// The server is miniredis, which runs everything that packages semaphore, mutex and
-// singleflight need. Do not measure speed with it. It has no Cluster, no replicas and no
-// client-side caching.
+// The server is miniredis, which runs everything that packages semaphore, mutex and singleflight need. Do not measure
+// speed with it. It has no Cluster, no replicas and no client-side caching.
 package leaseholdtest
 
 import (
@@ -33,9 +30,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/embedded"
 )
 
-// Client starts an empty server and returns a client of it. Each call starts another server.
-// t.Cleanup closes the client and the server. For a bubble, call it inside the bubble, with
-// the bubble's t.
+// Client starts an empty server and returns a client of it. Each call starts another server. t.Cleanup closes the
+// client and the server. For a bubble, call it inside the bubble, with the bubble's t.
 func Client(t testing.TB) redis.UniversalClient {
 	t.Helper()
 	return Clients(t, 1)[0]

@@ -88,8 +88,7 @@ func TestLeaseOfACrashedProcessExpires(t *testing.T) {
 	})
 }
 
-// During an outage calls fail, a lease that cannot be renewed is lost, and
-// afterwards all works again.
+// During an outage calls fail, a lease that cannot be renewed is lost, and afterwards all works again.
 func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clients := leaseholdtest.Clients(t, 2)

@@ -9,9 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Outage makes every call of rdb fail as if the connection was refused, until end is called.
-// Other clients of the same server are not affected. Messages still arrive, but this makes no
-// difference, because nothing depends on them.
+// Outage makes every call of rdb fail as if the connection was refused, until end is called. Other clients of the same
+// server are not affected. Messages still arrive, but this makes no difference, because nothing depends on them.
 func Outage(rdb redis.UniversalClient) (end func()) {
 	o := new(outage)
 	rdb.AddHook(o) // a hook cannot be removed; it does nothing after end

@@ -24,8 +24,7 @@ func (silent) Warn(...any)  {}
 func (silent) Error(...any) {}
 func (silent) Fatal(...any) {}
 
-// run enqueues n tasks of one key under a cap of 3 and returns what became of them when all were
-// done.
+// run enqueues n tasks of one key under a cap of 3 and returns what became of them when all were done.
 func run(t *testing.T, n, maxRetry int, maxWait time.Duration, work func(id string) error) (info *asynq.QueueInfo, attempts int64) {
 	t.Helper()
 	server := redistest.StartServer(t, redistest.Newest(t))

@@ -5,8 +5,7 @@
 //	…
 //	certmagic.Default.Storage = storage
 //
-// It needs CertMagic 0.25.1 or later. docs/integrations.md says what happens when a lock is
-// lost.
+// It needs CertMagic 0.25.1 or later. docs/integrations.md says what happens when a lock is lost.
 package certmagiclock
 
 import (
@@ -40,10 +39,9 @@ var (
 	_ certmagic.LockLeaseRenewer = (*Storage)(nil)
 )
 
-// New returns a Storage that keeps its files in storage and takes its locks from m. All servers
-// that share the files must use a mutex of the same family. The TTL of m is how long the name
-// of a crashed server stays locked. New's error matches leasehold.ErrInvalid. The caller keeps
-// both, and closes m after CertMagic has stopped.
+// New returns a Storage that keeps its files in storage and takes its locks from m. All servers that share the files
+// must use a mutex of the same family. The TTL of m is how long the name of a crashed server stays locked. New's error
+// matches leasehold.ErrInvalid. The caller keeps both, and closes m after CertMagic has stopped.
 func New(storage certmagic.Storage, m *mutex.Mutex) (*Storage, error) {
 	var problems []error
 	if storage == nil {
@@ -87,11 +85,10 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	return true, nil
 }
 
-// Unlock gives the lock of name back. If this Storage has several, because one was lost and
-// another goroutine took the next, it gives back the oldest: the newest may be at work. A lock
-// that was lost needs no Unlock, so that is no error. After leasehold.ErrUnavailable the lock
-// is given back in the background. leasehold.ErrReleased says that there is no lock of name.
-// It costs one round trip. ctx has no effect.
+// Unlock gives the lock of name back. If this Storage has several, because one was lost and another goroutine took the
+// next, it gives back the oldest: the newest may be at work. A lock that was lost needs no Unlock, so that is no error.
+// After leasehold.ErrUnavailable the lock is given back in the background. leasehold.ErrReleased says that there is no
+// lock of name. It costs one round trip. ctx has no effect.
 func (s *Storage) Unlock(_ context.Context, name string) error {
 	s.mu.Lock()
 	locks := s.held[name]

@@ -26,9 +26,8 @@ const DefaultKeep = time.Hour
 
 // Config configures a Task or a Locker. MinHold is of a Locker, all else of a Task.
 type Config struct {
-	// Slot returns the name of the tick for which the job runs at the time now, by the clock of
-	// this host: the same on all hosts, 1 to 512 bytes. Every makes one for a regular job. It
-	// is required.
+	// Slot returns the name of the tick for which the job runs at the time now, by the clock of this host: the same on
+	// all hosts, 1 to 512 bytes. Every makes one for a regular job. It is required.
 	Slot func(now time.Time) string
 
 	// Keep is how long it is remembered that a tick was completed, at least 1 s. It must be
@@ -50,9 +49,8 @@ type Config struct {
 	MinHold time.Duration
 }
 
-// Every returns a Slot for a job that runs at each multiple of period, counted as time.Truncate
-// does: in UTC, a day begins at midnight. A run may begin early, by a quarter of period and by
-// 1 s at most, and late by the rest of period.
+// Every returns a Slot for a job that runs at each multiple of period, counted as time.Truncate does: in UTC, a day
+// begins at midnight. A run may begin early, by a quarter of period and by 1 s at most, and late by the rest of period.
 func Every(period time.Duration) func(now time.Time) string {
 	early := min(period/4, time.Second)
 	return func(now time.Time) string {
@@ -102,8 +100,7 @@ func Task(m *mutex.Mutex, name string, cfg Config, fn func(ctx context.Context, 
 
 type slotKey struct{}
 
-// SlotOf returns the slot of the tick that a Task runs, from the ctx of its function. It is ""
-// for any other ctx.
+// SlotOf returns the slot of the tick that a Task runs, from the ctx of its function. It is "" for any other ctx.
 func SlotOf(ctx context.Context) string {
 	slot, _ := ctx.Value(slotKey{}).(string)
 	return slot

@@ -1,5 +1,4 @@
-// Package grpccap caps the calls that a gRPC server handles at the same time, per key and in
-// all processes together.
+// Package grpccap caps the calls that a gRPC server handles at the same time, per key and in all processes together.
 //
 //	capped, err := grpccap.New(caps, grpccap.Config{
 //		Key: func(ctx context.Context, method string, req any) string { return tenantOf(ctx) },
@@ -31,19 +30,17 @@ import (
 
 // Config configures the interceptors of New.
 type Config struct {
-	// Key returns the key whose permits a call needs, for example its tenant, from the
-	// metadata of ctx, the full name of the method ("/package.Service/Method") or the request.
-	// For a stream req is nil: no message has come yet. "": the call needs no permit. Key must
-	// not block. It is required.
+	// Key returns the key whose permits a call needs, for example its tenant, from the metadata of ctx, the full name
+	// of the method ("/package.Service/Method") or the request. For a stream req is nil: no message has come yet. "":
+	// the call needs no permit. Key must not block. It is required.
 	Key func(ctx context.Context, method string, req any) string
 
 	// Permits returns how many permits a call needs, 1 to the limit of its key. It is not
 	// called for a call without a key, and must not block. nil: each call needs 1.
 	Permits func(ctx context.Context, method string, req any) int
 
-	// Wait bounds how long a call waits for its permits. The deadline of the call bounds it
-	// too, and so do the semaphore's MaxWait and MaxWaiters. 0: a call that finds no free
-	// permit is refused at once.
+	// Wait bounds how long a call waits for its permits. The deadline of the call bounds it too, and so do the
+	// semaphore's MaxWait and MaxWaiters. 0: a call that finds no free permit is refused at once.
 	Wait time.Duration
 
 	// FailOpen handles calls without permits while Redis cannot be asked. Such calls are late

@@ -63,8 +63,7 @@ func TestRefusalSaysWhenToComeBack(t *testing.T) {
 	})
 }
 
-// gRPC's own retries ignore RetryInfo: without the trailer all five tries are over before the
-// permit is free.
+// gRPC's own retries ignore RetryInfo: without the trailer all five tries are over before the permit is free.
 func TestOwnRetriesAreServedOnTheSecondTry(t *testing.T) {
 	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
 	held := redistest.Must(caps.Acquire(t.Context(), tenant))(t)
@@ -183,8 +182,7 @@ func TestKeyOfTheCall(t *testing.T) {
 	wantCode(t, redistest.Get(t, "an answer", none), codes.OK)
 }
 
-// Redis hangs: the first call takes as long as the semaphore needs to notice, and later ones
-// next to nothing.
+// Redis hangs: the first call takes as long as the semaphore needs to notice, and later ones next to nothing.
 func TestHungRedis(t *testing.T) {
 	for name, want := range map[string]codes.Code{"fail closed": codes.Unavailable, "fail open": codes.OK} {
 		t.Run(name, func(t *testing.T) {

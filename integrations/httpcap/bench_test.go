@@ -13,10 +13,9 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-// The cost of the middleware over that of the semaphore. The replies of the server come out of
-// memory, so that the way to it does not hide the difference: a round trip of the loopback
-// varies by more than that. Both are measured in turns, and of both the fastest tenth counts,
-// so that other programs do not.
+// The cost of the middleware over that of the semaphore. The replies of the server come out of memory, so that the way
+// to it does not hide the difference: a round trip of the loopback varies by more than that. Both are measured in
+// turns, and of both the fastest tenth counts, so that other programs do not.
 func BenchmarkCost(b *testing.B) {
 	rdb := redistest.MiniClient(b)
 	rdb.AddHook(redistest.FirstReplies())

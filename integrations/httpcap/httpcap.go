@@ -23,34 +23,29 @@ import (
 
 // Config configures the middleware of New.
 type Config struct {
-	// Key returns the key whose permits a request needs, for example its tenant. "": the
-	// request needs no permit. Key must not block. It is required. A key of path values
-	// (Request.PathValue, chi.URLParam) is empty in a middleware that runs before the routing:
-	// wrap the route's handler instead, with chi by With and not by Use.
+	// Key returns the key whose permits a request needs, for example its tenant. "": the request needs no permit. Key
+	// must not block. It is required. A key of path values (Request.PathValue, chi.URLParam) is empty in a middleware
+	// that runs before the routing: wrap the route's handler instead, with chi by With and not by Use.
 	Key func(r *http.Request) string
 
 	// Permits returns how many permits a request needs, 1 to the limit of its key. It is not
 	// called for a request without a key, and must not block. nil: each request needs 1.
 	Permits func(r *http.Request) int
 
-	// Wait bounds how long a request waits for its permits. The semaphore's MaxWait and
-	// MaxWaiters apply too. While an HTTP/1 request with a body waits, net/http does not
-	// notice that its client has left, because the body was not read yet: the request then
-	// waits until this bound. 0: a request that finds no free permit is refused at once.
+	// Wait bounds how long a request waits for its permits. The semaphore's MaxWait and MaxWaiters apply too. While an
+	// HTTP/1 request with a body waits, net/http does not notice that its client has left, because the body was not
+	// read yet: the request then waits until this bound. 0: a request that finds no free permit is refused at once.
 	Wait time.Duration
 
-	// FailOpen serves requests without permits while Redis cannot be asked. Such requests are
-	// late by the time in which the semaphore notices that, which is up to 1.2 s if the server
-	// is gone and 5 s or more if it hangs; Wait bounds it too. Later requests are late by at
-	// most 0.1 s. With FailOpen the loss of a lease does not end the Context of its request:
-	// otherwise an outage would cut long requests after a TTL. false: they are answered by
-	// Unavailable.
+	// FailOpen serves requests without permits while Redis cannot be asked. Such requests are late by the time in which
+	// the semaphore notices that, which is up to 1.2 s if the server is gone and 5 s or more if it hangs; Wait bounds
+	// it too. Later requests are late by at most 0.1 s. With FailOpen the loss of a lease does not end the Context of
+	// its request: otherwise an outage would cut long requests after a TTL. false: they are answered by Unavailable.
 	FailOpen bool
 
-	// Refused answers a request that got no permit in time. The header Retry-After is set
-	// already, in whole seconds and at least 1. err matches leasehold.ErrBusy,
-	// leasehold.ErrQueueFull or leasehold.ErrRevoked. nil: status 429 and a short
-	// application/problem+json.
+	// Refused answers a request that got no permit in time. The header Retry-After is set already, in whole seconds and
+	// at least 1. err matches leasehold.ErrBusy, leasehold.ErrQueueFull or leasehold.ErrRevoked. nil: status 429 and a
+	// short application/problem+json.
 	Refused func(w http.ResponseWriter, r *http.Request, err error)
 
 	// Unavailable answers a request for which Redis could not be asked, or whose semaphore is
@@ -121,9 +116,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.next.ServeHTTP(w, inner)
 }
 
-// copyBack copies to r what the next handler left on its copy. The server removes the files of
-// the MultipartForm of its own request only, and the middleware outside reads the Pattern that
-// a mux inside has found, and the parsed form.
+// copyBack copies to r what the next handler left on its copy. The server removes the files of the MultipartForm of its
+// own request only, and the middleware outside reads the Pattern that a mux inside has found, and the parsed form.
 func copyBack(r, inner *http.Request) {
 	r.Pattern = inner.Pattern
 	r.Form, r.PostForm, r.MultipartForm = inner.Form, inner.PostForm, inner.MultipartForm

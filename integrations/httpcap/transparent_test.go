@@ -15,8 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-// The server removes the temporary files of the request that it made, and knows nothing of
-// copies.
+// The server removes the temporary files of the request that it made, and knows nothing of copies.
 func TestUploadsLeaveNoFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

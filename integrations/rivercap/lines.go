@@ -44,10 +44,9 @@ func (ls *lines) leave(key string) {
 	}
 }
 
-// delay returns how long a job of key that was refused with err is snoozed. The refused jobs
-// are spread, each behind the last: if all came back after the same time, all but a few would
-// be refused again. They come back at twice the speed at which the key's jobs are done, so that
-// there are always some that wait.
+// delay returns how long a job of key that was refused with err is snoozed. The refused jobs are spread, each behind
+// the last: if all came back after the same time, all but a few would be refused again. They come back at twice the
+// speed at which the key's jobs are done, so that there are always some that wait.
 func (ls *lines) delay(key string, err error) time.Duration {
 	step := time.Second
 	var busy *leasehold.BusyError

@@ -1,5 +1,4 @@
-// Package rivercap caps the jobs that River works at the same time, per key and in all
-// processes together.
+// Package rivercap caps the jobs that River works at the same time, per key and in all processes together.
 //
 //	capped, err := rivercap.New(caps, rivercap.Config{
 //		Key: func(job *rivertype.JobRow) string { return tenantOf(job) },
@@ -43,17 +42,15 @@ type Config struct {
 	// called for a job without a key, and must not block. nil: each job needs 1.
 	Permits func(job *rivertype.JobRow) int
 
-	// MaxWait bounds how long a job waits for its permits before it is snoozed, at least 1 ms.
-	// Meanwhile it occupies a worker, and counts as running. Without any wait, a tenant with
-	// many jobs would make a number of snoozes that grows with the square of that number.
-	// 0: 500 ms.
+	// MaxWait bounds how long a job waits for its permits before it is snoozed, at least 1 ms. Meanwhile it occupies a
+	// worker, and counts as running. Without any wait, a tenant with many jobs would make a number of snoozes that
+	// grows with the square of that number. 0: 500 ms.
 	MaxWait time.Duration
 
-	// MaxWaiters bounds how many jobs of a key wait in this process, at least 1. A job beyond
-	// that is snoozed if it gets no permit at once. Set it to about two thirds of the
-	// MaxWorkers of the queue: the rest is left to other keys. With a low number permits lie
-	// idle, because River looks for snoozed jobs only once a second (FetchPollInterval).
-	// 0: 32.
+	// MaxWaiters bounds how many jobs of a key wait in this process, at least 1. A job beyond that is snoozed if it
+	// gets no permit at once. Set it to about two thirds of the MaxWorkers of the queue: the rest is left to other
+	// keys. With a low number permits lie idle, because River looks for snoozed jobs only once a second
+	// (FetchPollInterval). 0: 32.
 	MaxWaiters int
 
 	// UnavailableDelay is how long a job is snoozed while Redis cannot be asked, at least 1 ms.
@@ -61,8 +58,7 @@ type Config struct {
 	UnavailableDelay time.Duration
 }
 
-// Middleware is a rivertype.WorkerMiddleware. It is safe for concurrent use, also by several
-// clients.
+// Middleware is a rivertype.WorkerMiddleware. It is safe for concurrent use, also by several clients.
 type Middleware struct {
 	gate  *gate.Gate
 	cfg   Config
@@ -113,8 +109,7 @@ func (m *Middleware) IsMiddleware() bool { return true }
 //     job that reached the semaphore's MaxHold fails with leasehold.ErrMaxHold;
 //   - if the job's ctx ended while it waited, because its client stops.
 //
-// A job that can never be served fails with leasehold.ErrInvalid. Otherwise Work returns the
-// error of the job.
+// A job that can never be served fails with leasehold.ErrInvalid. Otherwise Work returns the error of the job.
 func (m *Middleware) Work(ctx context.Context, job *rivertype.JobRow, doInner func(context.Context) error) error {
 	key := m.cfg.Key(job)
 	if key == "" {

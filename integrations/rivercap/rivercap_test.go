@@ -148,8 +148,7 @@ func TestPermitsThatPanics(t *testing.T) {
 	redistest.NoError(t, held.Release())
 }
 
-// A client that stops works the jobs that wait with Stop, and not with StopAndCancel. That uses
-// up no attempt.
+// A client that stops works the jobs that wait with Stop, and not with StopAndCancel. That uses up no attempt.
 func TestStops(t *testing.T) {
 	_, pool := newDatabase(t)
 	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})

@@ -33,17 +33,15 @@ type seated struct {
 	call  *Call
 }
 
-// A Seat is one place in a batch. Leave may be called while Do is under way on another
-// goroutine.
+// A Seat is one place in a batch. Leave may be called while Do is under way on another goroutine.
 type Seat struct {
 	batch  *batch
 	place  int  // among the seats of the batch
 	closed bool // it has handed in its call, or was left; guarded by batch.mu
 }
 
-// Do is Client.Do together with the other calls of the batch. If ctx ends while Do waits for
-// them, the call is not sent. A seat is good for one call. After that, and after Leave, Do
-// sends its call by itself.
+// Do is Client.Do together with the other calls of the batch. If ctx ends while Do waits for them, the call is not
+// sent. A seat is good for one call. After that, and after Leave, Do sends its call by itself.
 func (s *Seat) Do(ctx context.Context, c *Client, one *Call) ([]int64, error) {
 	if err := c.ready(ctx, one); err != nil {
 		s.Leave()
@@ -70,9 +68,8 @@ func (s *Seat) Do(ctx context.Context, c *Client, one *Call) ([]int64, error) {
 // not block, and does nothing if the seat was used or left before.
 func (s *Seat) Leave() { s.close(seated{}) }
 
-// close closes the seat, and returns false if it was closed before. When the last seat of the
-// batch is closed, the calls go into their queues, and the first call in each queue leads its
-// round trip. close itself sends nothing.
+// close closes the seat, and returns false if it was closed before. When the last seat of the batch is closed, the
+// calls go into their queues, and the first call in each queue leads its round trip. close itself sends nothing.
 func (s *Seat) close(handed seated) (first bool) {
 	b := s.batch
 	b.mu.Lock()

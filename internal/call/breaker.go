@@ -15,11 +15,10 @@ import (
 // A breaker knows whether a server answers. Each link has one for each server. A breaker stops
 // no call: callers that would rather fail than wait ask it (Reachable).
 //
-// Each round trip tells it its outcome. Any reply closes it, also an error. It opens when a
-// connection is refused, or when the server has been silent for silenceBound. Silence lasts
-// from the sending of the first call without an answer to the end of the last such call, so one
-// lost packet and an idle minute are no silence. It never begins before the last answered call
-// was sent, so neither is a connection that hangs among others that work.
+// Each round trip tells it its outcome. Any reply closes it, also an error. It opens when a connection is refused, or
+// when the server has been silent for silenceBound. Silence lasts from the sending of the first call without an answer
+// to the end of the last such call, so one lost packet and an idle minute are no silence. It never begins before the
+// last answered call was sent, so neither is a connection that hangs among others that work.
 //
 // While it is open, callers send probes. So a breaker that opens by mistake costs one round
 // trip, and the first call after the server's return succeeds.
@@ -75,10 +74,9 @@ func newBreaker(c *link) *breaker {
 	return &breaker{link: c, born: time.Now(), watchers: map[*watcher]struct{}{}}
 }
 
-// Reachable returns nil unless the server that has key is known not to answer. Then Reachable
-// waits for a probe until 100 ms after its start, or until ctx ends, and returns an error if
-// the probe has no answer. Callers that wait for their turn must not ask: a short outage would
-// end their wait.
+// Reachable returns nil unless the server that has key is known not to answer. Then Reachable waits for a probe until
+// 100 ms after its start, or until ctx ends, and returns an error if the probe has no answer. Callers that wait for
+// their turn must not ask: a short outage would end their wait.
 func (c *Client) Reachable(ctx context.Context, key string) error {
 	if c.troubles.Load() == 0 {
 		return nil
@@ -134,9 +132,8 @@ func (b *breaker) outcome(began time.Time, err error) {
 	}
 }
 
-// onAnswer notes an answer. It and onNoAnswer each write one of the two atomic fields before
-// they read the other. So if both run at the same time, onNoAnswer knows of the answer, or
-// onAnswer goes on to close the breaker.
+// onAnswer notes an answer. It and onNoAnswer each write one of the two atomic fields before they read the other. So if
+// both run at the same time, onNoAnswer knows of the answer, or onAnswer goes on to close the breaker.
 func (b *breaker) onAnswer(began time.Time) {
 	at := int64(began.Sub(b.born))
 	for last := b.answered.Load(); last < at && !b.answered.CompareAndSwap(last, at); last = b.answered.Load() {
@@ -184,8 +181,7 @@ func (b *breaker) onNoAnswer(began time.Time, err error) {
 	}
 }
 
-// open opens the breaker, and returns the function that sends a probe, if one is due. Called
-// with the lock.
+// open opens the breaker, and returns the function that sends a probe, if one is due. Called with the lock.
 func (b *breaker) open() (probe func()) {
 	b.opened = make(chan struct{})
 	return b.endWatched()
@@ -244,8 +240,7 @@ var (
 	errCut = errors.New("a call had no answer in the time that it had")
 )
 
-// refused reports whether err says that no connection could be made, at once and not because
-// of a ctx.
+// refused reports whether err says that no connection could be made, at once and not because of a ctx.
 func refused(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial" && !op.Timeout() && !errors.Is(err, context.Canceled)

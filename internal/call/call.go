@@ -102,8 +102,7 @@ func (c *Call) WhenInFull(i int) *Call {
 // Key returns the first key of the call.
 func (c *Call) Key() string { key, _ := c.args[3].(string); return key }
 
-// Unconfirmed returns an error if too few replicas confirmed an answered call, and nil if
-// enough did or none had to.
+// Unconfirmed returns an error if too few replicas confirmed an answered call, and nil if enough did or none had to.
 func (c *Call) Unconfirmed() error {
 	if c.Confirm == (Confirm{}) || int(c.confirmed) >= c.Confirm.Replicas {
 		return nil
@@ -131,9 +130,8 @@ const (
 	endedCall // Done is about to receive its outcome
 )
 
-// Withdraw takes back a call that its caller no longer wants. It reports whether it was in
-// time; the call was then not sent, and never will be. It still gets its outcome. Call it at
-// most once.
+// Withdraw takes back a call that its caller no longer wants. It reports whether it was in time; the call was then not
+// sent, and never will be. It still gets its outcome. Call it at most once.
 func (c *Call) Withdraw() bool {
 	if !c.state.CompareAndSwap(unsentCall, withdrawnCall) {
 		return false
@@ -144,9 +142,8 @@ func (c *Call) Withdraw() bool {
 	return true
 }
 
-// take marks the call as part of a round trip that begins now. It returns false if the call
-// was withdrawn. Sent and Void are set before the state, so a caller that could not withdraw
-// the call sees them.
+// take marks the call as part of a round trip that begins now. It returns false if the call was withdrawn. Sent and
+// Void are set before the state, so a caller that could not withdraw the call sees them.
 func (c *Call) take(by *link, now time.Time) bool {
 	if c.state.Load() != unsentCall {
 		return false
@@ -160,10 +157,9 @@ func (c *Call) take(by *link, now time.Time) bool {
 	return c.state.CompareAndSwap(unsentCall, takenCall)
 }
 
-// Pending reports whether a call that Start sends must not be repeated yet, and if so, when to
-// look again: while the call is in the queue, and until its answer is late. That is twice the
-// average time of a round trip after it was sent, but not before patience is over, and at most
-// after longest. now is the present time.
+// Pending reports whether a call that Start sends must not be repeated yet, and if so, when to look again: while the
+// call is in the queue, and until its answer is late. That is twice the average time of a round trip after it was sent,
+// but not before patience is over, and at most after longest. now is the present time.
 func (c *Call) Pending(now time.Time, patience, longest time.Duration) (until time.Time, pending bool) {
 	switch c.state.Load() {
 	case unsentCall:
@@ -182,12 +178,11 @@ func (c *Call) Pending(now time.Time, patience, longest time.Duration) (until ti
 // Do sends a call, alone or in a pipeline with calls of other goroutines, and returns its
 // reply. If the server does not know the script, Do sends its full text.
 //
-// If ctx ends before the call is sent, Do returns at once with an error that matches
-// ErrNotSent and ctx's error. Once the call is sent, Do waits for the answer and may outlast
-// ctx, because go-redis does not interrupt a read. While the server answers, a call waits in
-// its queue as long as its ctx allows. When the server is silent, Do returns within Bound plus
-// the client's write and read timeouts, whatever is queued; if the client has no such
-// timeouts, within Bound and 8 s.
+// If ctx ends before the call is sent, Do returns at once with an error that matches ErrNotSent and ctx's error. Once
+// the call is sent, Do waits for the answer and may outlast ctx, because go-redis does not interrupt a read. While the
+// server answers, a call waits in its queue as long as its ctx allows. When the server is silent, Do returns within
+// Bound plus the client's write and read timeouts, whatever is queued; if the client has no such timeouts, within Bound
+// and 8 s.
 //
 // The first call of a Client costs another round trip, which checks the server's version,
 // unless Time or Now has asked the server before.
@@ -247,8 +242,7 @@ func (c *Client) start(ctx context.Context, active *sync.WaitGroup, together boo
 	c.spawn(func() { c.enqueue(ctx, together, calls) }) // the server's version or the topology is asked for
 }
 
-// enqueue hands calls to the queues of their servers. It waits only if the version or the
-// topology is unknown.
+// enqueue hands calls to the queues of their servers. It waits only if the version or the topology is unknown.
 func (c *Client) enqueue(ctx context.Context, together bool, calls []*Call) {
 	byQueue := map[*serverQueue][]*Call{}
 	for i, one := range calls {

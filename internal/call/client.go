@@ -26,8 +26,7 @@ const (
 	Bound = 3 * time.Second
 	// longestRead is the longest read timeout for which the client itself is relied on.
 	longestRead = 5 * time.Second
-	// hardBound ends the wait for a client whose read timeout is longer than longestRead,
-	// missing, or unknown.
+	// hardBound ends the wait for a client whose read timeout is longer than longestRead, missing, or unknown.
 	hardBound = Bound + longestRead
 )
 
@@ -74,11 +73,10 @@ type clusterClient interface {
 // NewClient makes a Client. It refuses a nil rdb and a Ring. A Ring chooses its shards in the
 // client, so a channel may be on another shard than its key, and resharding loses leases.
 //
-// rdb may be wrapped. It is recognised by its methods: Options and, for a Cluster client,
-// MasterForKey and ReloadState. If a type does not have them, NewClient looks for a client
-// inside it: the result of its method Unwrap, or a field that it embeds. If a Cluster client
-// stays hidden, the first call refuses it, provided that the server says that it is part of a
-// Cluster.
+// rdb may be wrapped. It is recognised by its methods: Options and, for a Cluster client, MasterForKey and ReloadState.
+// If a type does not have them, NewClient looks for a client inside it: the result of its method Unwrap, or a field
+// that it embeds. If a Cluster client stays hidden, the first call refuses it, provided that the server says that it is
+// part of a Cluster.
 func NewClient(rdb redis.UniversalClient) (*Client, error) {
 	if rdb == nil {
 		return nil, fmt.Errorf("rdb is nil; want a client of go-redis v9")
@@ -199,12 +197,10 @@ func inner(layer any) (client any, ok bool) {
 	return nil, false
 }
 
-// ReadsFromReplicas reports whether the client may read from replicas, as far as its options
-// can be seen.
+// ReadsFromReplicas reports whether the client may read from replicas, as far as its options can be seen.
 func (c *link) ReadsFromReplicas() bool { return c.replica }
 
-// CachesLocally reports whether the client caches replies in the process, as far as its
-// options can be seen.
+// CachesLocally reports whether the client caches replies in the process, as far as its options can be seen.
 func (c *link) CachesLocally() bool { return c.caches }
 
 // IsCluster reports whether the client was recognised as a Cluster client.
@@ -215,9 +211,8 @@ func (c *link) Subscribe(ctx context.Context, channel string) *redis.PubSub {
 	return c.rdb.Subscribe(ctx, channel)
 }
 
-// links has the link of each go-redis client by its address. It keeps neither alive: a link
-// lives as long as a Client of it, and the go-redis client as long as its link. So an address
-// with a live link is not that of another client.
+// links has the link of each go-redis client by its address. It keeps neither alive: a link lives as long as a Client
+// of it, and the go-redis client as long as its link. So an address with a live link is not that of another client.
 var links = struct {
 	sync.Mutex
 	byAddress map[uintptr]weak.Pointer[link]
@@ -246,8 +241,7 @@ func linkOf(rdb redis.UniversalClient, create func() (*link, error)) (*link, err
 	return l, nil
 }
 
-// forgetLink removes the entry of a link that is no longer used, unless a new one took its
-// place.
+// forgetLink removes the entry of a link that is no longer used, unless a new one took its place.
 func forgetLink(address uintptr) {
 	links.Lock()
 	defer links.Unlock()

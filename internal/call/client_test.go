@@ -16,8 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// hidden embeds a client in a field that is not exported, so that nothing tells
-// what it is; unwraps is one that tells.
+// hidden embeds a client in a field that is not exported, so that nothing tells what it is; unwraps is one that tells.
 type (
 	inside  interface{ redis.UniversalClient }
 	hidden  struct{ inside }
@@ -263,9 +262,8 @@ func ring(t *testing.T) *redis.Ring {
 	return r
 }
 
-// A hook that reads the arguments of commands is added after the first calls. Only the calls
-// until that is learned count as sent twice. A hook that really sends a call twice is noticed
-// before and after.
+// A hook that reads the arguments of commands is added after the first calls. Only the calls until that is learned
+// count as sent twice. A hook that really sends a call twice is noticed before and after.
 func TestHookThatIsAddedLateIsLearned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Bubble(t)

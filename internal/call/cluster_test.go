@@ -80,8 +80,7 @@ func TestNodeThatHangsHoldsUpNoOthersCalls(t *testing.T) {
 	bad.Resume()
 }
 
-// A Cluster that cannot be reached delays nobody beyond the caller's own ctx, and
-// Node and Send's caller not at all.
+// A Cluster that cannot be reached delays nobody beyond the caller's own ctx, and Node and Send's caller not at all.
 func TestClusterThatCannotBeReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hole := hangingDialer{hangs: true}

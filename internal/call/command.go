@@ -10,12 +10,11 @@ import (
 // A tally counts what the client library asks of a command, so that a hook of the user's that
 // sends a command again is noticed: then a copy that was not answered may still be under way.
 //
-// go-redis reads the arguments of a command once for each time that it sends the command (a
-// Cluster client twice), and asks after a round trip that failed whether it may repeat the
-// command. A hook that logs reads the arguments, too, but for each command as often. So a
-// command was sent more than once if it succeeded after a failure, or if its arguments were
-// read more often than the client does at the least. A hook that sends every command twice
-// cannot be told from one that logs.
+// go-redis reads the arguments of a command once for each time that it sends the command (a Cluster client twice), and
+// asks after a round trip that failed whether it may repeat the command. A hook that logs reads the arguments, too, but
+// for each command as often. So a command was sent more than once if it succeeded after a failure, or if its arguments
+// were read more often than the client does at the least. A hook that sends every command twice cannot be told from one
+// that logs.
 type tally struct{ reads, failures atomic.Int32 }
 
 // integersCommand is the command of a call. go-redis must not send it again by itself: a stray
@@ -75,8 +74,7 @@ type leastReads struct {
 	exceeded atomic.Int32 // commands in a row that were read more often
 }
 
-// A position is where a command was sent. A hook may name a pipeline in its log by the first
-// command.
+// A position is where a command was sent. A hook may name a pipeline in its log by the first command.
 type position int
 
 const (

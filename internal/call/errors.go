@@ -55,9 +55,8 @@ func notSent(cause error) error {
 	return &unsent{cause}
 }
 
-// noReply returns the error of a call that may have been sent and has no outcome of its own.
-// cause is the error of its pipeline. It may be the server's answer to another call, so it
-// must not be read as an answer to this one.
+// noReply returns the error of a call that may have been sent and has no outcome of its own. cause is the error of its
+// pipeline. It may be the server's answer to another call, so it must not be read as an answer to this one.
 func noReply(cause error) error {
 	var answered redis.Error
 	switch {
@@ -87,11 +86,10 @@ type unsupported struct{ text string }
 
 func (e *unsupported) Error() string { return e.text }
 
-// passing lists the beginnings of server errors that pass by themselves: the server is
-// starting, failing over, moving slots, running another script, unable to save for now, or has
-// too many clients. A wrong password and missing rights may pass, too: while credentials are
-// rotated, the server and its clients have different ones for a moment. If they stay, a caller
-// hears of them when the bound of its call is over.
+// passing lists the beginnings of server errors that pass by themselves: the server is starting, failing over, moving
+// slots, running another script, unable to save for now, or has too many clients. A wrong password and missing rights
+// may pass, too: while credentials are rotated, the server and its clients have different ones for a moment. If they
+// stay, a caller hears of them when the bound of its call is over.
 var passing = []string{
 	"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "BUSY", "UNBLOCKED",
 	"NOREPLICAS", "NOSCRIPT", "MISCONF", "ERR max number of clients", "WRONGPASS", "NOAUTH", "NOPERM",
@@ -135,12 +133,10 @@ func Classify(err error) ErrorClass {
 	return Unknown
 }
 
-// ClientClosed reports whether err says that the go-redis client is closed. Such a client
-// never sends a call again.
+// ClientClosed reports whether err says that the go-redis client is closed. Such a client never sends a call again.
 func ClientClosed(err error) bool { return errors.Is(err, redis.ErrClosed) }
 
-// network reports whether err means that a server could not be reached, so that a Cluster's
-// topology may have changed.
+// network reports whether err means that a server could not be reached, so that a Cluster's topology may have changed.
 func network(err error) bool {
 	return err != nil && serverError(err) == "" && !ClientClosed(err) &&
 		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
@@ -187,8 +183,7 @@ func CleanReason(text string) string {
 // a foreign value in the place of a key, a fence without a next token, an old server.
 var lasting = []string{"NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "FENCESPENT", "ERR unknown command"}
 
-// Lasting reports whether the cause of err stays until a person acts, so that a new attempt
-// soon is useless.
+// Lasting reports whether the cause of err stays until a person acts, so that a new attempt soon is useless.
 func Lasting(err error) bool {
 	text := serverError(err)
 	var bad *unsupported

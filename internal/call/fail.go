@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// opError names the operation, the family and the key, and holds the errors: a sentinel first,
-// then its cause.
+// opError names the operation, the family and the key, and holds the errors: a sentinel first, then its cause.
 type opError struct {
 	pkg, op, label string
 	errs           []error

@@ -24,14 +24,12 @@ func (c *link) WithBound(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, Bound)
 }
 
-// ErrSlow is the error of a look-up that had no answer within its bound. It does not match a
-// deadline of the caller.
+// ErrSlow is the error of a look-up that had no answer within its bound. It does not match a deadline of the caller.
 var ErrSlow = fmt.Errorf("no answer within %v", Bound)
 
-// Get reads a string. The error redis.Nil says that there is none. ctx must come from
-// WithBound. It bounds the wait for a connection, or for a round trip that is shared with other
-// callers, and go-redis's retries. A read that is under way is bounded by the client's
-// ReadTimeout.
+// Get reads a string. The error redis.Nil says that there is none. ctx must come from WithBound. It bounds the wait for
+// a connection, or for a round trip that is shared with other callers, and go-redis's retries. A read that is under way
+// is bounded by the client's ReadTimeout.
 func (c *link) Get(ctx context.Context, key string) (text string, err error) {
 	if c.caches { // most replies come from memory, and only if a command is sent by itself
 		return c.read(ctx, key)

@@ -57,8 +57,7 @@ func (q *serverQueue) freeTurn(one *Call) {
 	}
 }
 
-// push queues a call: among those of its rank it is the last, but for renewals, which go by
-// the end of their leases.
+// push queues a call: among those of its rank it is the last, but for renewals, which go by the end of their leases.
 func (q *serverQueue) push(one *Call) {
 	one.since = time.Since(q.born)
 	one.queue.Store(q)
@@ -73,8 +72,7 @@ func (q *serverQueue) push(one *Call) {
 	heap.Push(&q.calls[one.Rank], one)
 }
 
-// take takes the calls of the next round trip out of the queue: at least one, and as many as
-// fit.
+// take takes the calls of the next round trip out of the queue: at least one, and as many as fit.
 func (q *serverQueue) take(bytes, share int) (calls []*Call) {
 	for size := 0; ; {
 		rank, any := q.first()

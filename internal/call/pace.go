@@ -22,10 +22,9 @@ const (
 
 // A pace says how long the pipelines to one server may be, and how long its round trips take.
 //
-// Over a network with long round trips the number of calls per second is the length of the
-// pipelines, so they grow as long as a full one takes little longer than the shortest trip.
-// When they take much longer, the server or the network is the bound: longer pipelines would
-// only make the next call wait.
+// Over a network with long round trips the number of calls per second is the length of the pipelines, so they grow as
+// long as a full one takes little longer than the shortest trip. When they take much longer, the server or the network
+// is the bound: longer pipelines would only make the next call wait.
 type pace struct {
 	least    int           // the length that pipelines begin with, in bytes
 	bytes    int           // the length that a pipeline may have now
@@ -64,8 +63,7 @@ func (p *pace) answered(now time.Time, t trip) {
 	}
 }
 
-// quick says that the way to the server is so short that several short pipelines at once are
-// quicker than a long one.
+// quick says that the way to the server is so short that several short pipelines at once are quicker than a long one.
 func (p *pace) quick() bool { return min(p.shortest[0], p.shortest[1]) < quickTrip }
 
 // failed notes that a trip had no answer. Its calls are sent again in short pipelines: a long

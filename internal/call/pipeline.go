@@ -8,9 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sendTogether makes a round trip with calls in one pipeline, and returns the outcome of each.
-// It ends within limit and the client's timeouts. Either all calls have the same Confirm, or
-// none has one.
+// sendTogether makes a round trip with calls in one pipeline, and returns the outcome of each. It ends within limit and
+// the client's timeouts. Either all calls have the same Confirm, or none has one.
 func (c *link) sendTogether(calls []*Call, limit time.Duration) (outcomes []outcome) {
 	allowance := calls[0].Confirm.Wait
 	ctx, cancel := context.WithTimeout(context.Background(), limit+allowance)
@@ -42,10 +41,9 @@ func (c *link) sendTogether(calls []*Call, limit time.Duration) (outcomes []outc
 	return outcomes
 }
 
-// pipelineOrTeach sends calls in one pipeline. If the server did not know some of their
-// scripts, they are sent again: the first of them in full and by itself, because its text is
-// long, and then the rest by name. This repeats, because the rest may have other scripts or
-// other servers, or a server that has forgotten its scripts in the meantime.
+// pipelineOrTeach sends calls in one pipeline. If the server did not know some of their scripts, they are sent again:
+// the first of them in full and by itself, because its text is long, and then the rest by name. This repeats, because
+// the rest may have other scripts or other servers, or a server that has forgotten its scripts in the meantime.
 func (c *link) pipelineOrTeach(ctx context.Context, calls []*Call) []outcome {
 	outcomes := make([]outcome, len(calls))
 	all := make([]int, 0, len(calls)) // indices of calls
@@ -99,10 +97,9 @@ func (c *link) pipelineOnce(ctx context.Context, calls []*Call, which []int, out
 	}
 }
 
-// exec runs a pipeline and returns its error as a whole. Hooks are the user's code. If one
-// panics, no call may stay without an outcome; and the goroutine may belong to this library,
-// in which case the panic would end the process. So exec returns the panic as an error, which
-// becomes the error of each call without an outcome.
+// exec runs a pipeline and returns its error as a whole. Hooks are the user's code. If one panics, no call may stay
+// without an outcome; and the goroutine may belong to this library, in which case the panic would end the process. So
+// exec returns the panic as an error, which becomes the error of each call without an outcome.
 func (c *link) exec(ctx context.Context, rdb redis.UniversalClient, cmds []redis.Cmder) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

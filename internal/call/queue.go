@@ -8,19 +8,16 @@ import (
 	"time"
 )
 
-// A serverQueue carries the calls of all handles of one go-redis client to one server. If few
-// round trips are under way and nothing waits, a caller makes its own at once, which is the
-// quickest way. Otherwise its call waits until a round trip ends. It is then sent in one
-// pipeline with other waiting calls, as many as fit (pace). So pipelines grow with the load,
-// and no call waits for a timer while the server answers. Databases use group commits in the
-// same way. Calls are sent by their rank; nothing that waits is dropped while the server
-// answers.
+// A serverQueue carries the calls of all handles of one go-redis client to one server. If few round trips are under way
+// and nothing waits, a caller makes its own at once, which is the quickest way. Otherwise its call waits until a round
+// trip ends. It is then sent in one pipeline with other waiting calls, as many as fit (pace). So pipelines grow with
+// the load, and no call waits for a timer while the server answers. Databases use group commits in the same way. Calls
+// are sent by their rank; nothing that waits is dropped while the server answers.
 //
-// Each round trip has a leader, whose goroutine makes it: a caller whose own call is in it, or
-// a new goroutine if the trip has no such call. A call leaves the queue in one of four ways: a
-// trip takes it (take), its caller leaves (drop), the server has been silent for too long
-// (expire), or it never waited (do, add). Each of them is decided under the mutex, so exactly
-// one of them happens.
+// Each round trip has a leader, whose goroutine makes it: a caller whose own call is in it, or a new goroutine if the
+// trip has no such call. A call leaves the queue in one of four ways: a trip takes it (take), its caller leaves (drop),
+// the server has been silent for too long (expire), or it never waited (do, add). Each of them is decided under the
+// mutex, so exactly one of them happens.
 type serverQueue struct {
 	link *link
 	way  Way
@@ -92,8 +89,7 @@ func newQueue(c *link, way Way) *serverQueue {
 	return &serverQueue{link: c, way: way, born: time.Now(), pace: pace{least: least, bytes: least}}
 }
 
-// most returns how many round trips may be under way; usual is the number for a queue without
-// confirmation.
+// most returns how many round trips may be under way; usual is the number for a queue without confirmation.
 func (q *serverQueue) most(usual int) int {
 	if q.way.Confirm != (Confirm{}) {
 		usual = maxConfirming
@@ -196,8 +192,7 @@ func (q *serverQueue) await(ctx context.Context, one *Call) outcome {
 	return *one.result
 }
 
-// lead makes the round trip for calls that have waited. own is the leader's own call; nil if
-// the leader is no caller.
+// lead makes the round trip for calls that have waited. own is the leader's own call; nil if the leader is no caller.
 func (q *serverQueue) lead(calls []*Call, own *Call) {
 	var outcomes []outcome
 	this := trip{began: time.Now(), full: calls[0].cut, renews: calls[0].Rank == KeepsLease}
@@ -301,8 +296,7 @@ func (q *serverQueue) begin() {
 	}
 }
 
-// share is how many calls a pipeline may have that callers wait for, unless it is shorter than
-// every pipeline may be.
+// share is how many calls a pipeline may have that callers wait for, unless it is shorter than every pipeline may be.
 func (q *serverQueue) share() int {
 	if !q.pace.quick() {
 		return math.MaxInt
@@ -350,9 +344,8 @@ func (q *serverQueue) awaitRelief() {
 	}
 }
 
-// relieve runs when the timer fires, and helps waiting calls if no round trip ends. It takes
-// the mutex. If it runs late, so that the waiting calls are newer than the timer, an extra
-// round trip does no harm.
+// relieve runs when the timer fires, and helps waiting calls if no round trip ends. It takes the mutex. If it runs
+// late, so that the waiting calls are newer than the timer, an extra round trip does no harm.
 func (q *serverQueue) relieve() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

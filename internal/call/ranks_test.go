@@ -155,8 +155,7 @@ func TestRoundTripsHaveAConnectionEach(t *testing.T) {
 	}
 }
 
-// Calls that replicas confirm have a queue of their own for each Confirm, so that no other call
-// waits for the replicas.
+// Calls that replicas confirm have a queue of their own for each Confirm, so that no other call waits for the replicas.
 func TestConfirmedCallsHaveTheirOwnQueue(t *testing.T) {
 	_, newClient := redistest.Bubble(t)
 	c := newReady(t, newClient())

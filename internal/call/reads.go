@@ -7,10 +7,9 @@ import (
 )
 
 const (
-	// maxReads is how many round trips with look-ups may be under way to one server. While fewer
-	// are, a look-up is sent at once, by itself. Else it waits for the next round trip that
-	// begins, which it shares with all that wait: a crowd would wait for connections instead,
-	// one round trip each.
+	// maxReads is how many round trips with look-ups may be under way to one server. While fewer are, a look-up is sent
+	// at once, by itself. Else it waits for the next round trip that begins, which it shares with all that wait: a
+	// crowd would wait for connections instead, one round trip each.
 	maxReads = 16
 	// A shared round trip reads from leastShared to mostShared keys, as many as bring about
 	// sharedBytes by the largest value of the one before.

@@ -15,8 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// getHook holds up each GET that is sent by itself until the gate opens, and notes the size of
-// each pipeline.
+// getHook holds up each GET that is sent by itself until the gate opens, and notes the size of each pipeline.
 type getHook struct {
 	ourHook
 	gate      chan struct{}

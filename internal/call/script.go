@@ -57,8 +57,7 @@ func Duration(ms int64) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// MillisecondsUp converts a time in µs to milliseconds. It rounds up, so that nothing is over
-// before its time.
+// MillisecondsUp converts a time in µs to milliseconds. It rounds up, so that nothing is over before its time.
 func MillisecondsUp(us int64) int64 { return (us + 999) / 1000 }
 
 // Flag returns a bool as scripts take it: 0 or 1.

@@ -16,22 +16,19 @@ import (
 // unknownNode is the name of a key's server while no topology is known.
 const unknownNode = "?"
 
-// reloadPause is the shortest time between two reloads of the topology that were caused only
-// by a caller's deadline.
+// reloadPause is the shortest time between two reloads of the topology that were caused only by a caller's deadline.
 const reloadPause = time.Second
 
-// endedCtx is already cancelled. A look-up with it only reads the known topology and never
-// dials.
+// endedCtx is already cancelled. A look-up with it only reads the known topology and never dials.
 var endedCtx = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// Node returns the name of the server that has key, as far as the client knows. Calls for one
-// node are sent together, so that a node that hangs does not delay calls to others. Node never
-// blocks. It returns "" if there is only one server. While a Cluster's topology is unknown,
-// Node returns "?" and asks for the topology in the background.
+// Node returns the name of the server that has key, as far as the client knows. Calls for one node are sent together,
+// so that a node that hangs does not delay calls to others. Node never blocks. It returns "" if there is only one
+// server. While a Cluster's topology is unknown, Node returns "?" and asks for the topology in the background.
 func (c *link) Node(key string) string {
 	if c.cluster == nil {
 		return ""
@@ -132,10 +129,9 @@ func (c *link) Notice(err error) {
 	c.cluster.ReloadState(context.Background())
 }
 
-// timeScript returns the server's clock, in seconds and µs, and its version. It is a script so
-// that the server that has the key answers. Redis tells scripts its version from 7.0 on. An
-// older server is asked with INFO, if its user may run that. The version is empty if the
-// server does not tell it, as with miniredis.
+// timeScript returns the server's clock, in seconds and µs, and its version. It is a script so that the server that has
+// the key answers. Redis tells scripts its version from 7.0 on. An older server is asked with INFO, if its user may run
+// that. The version is empty if the server does not tell it, as with miniredis.
 var timeScript = NewScript("time", `local now = redis.call('TIME')
 local version = redis.REDIS_VERSION
 if not version then
@@ -145,8 +141,7 @@ end
 return {tonumber(now[1]), tonumber(now[2]), version or ''}
 `)
 
-// A Sample is what a server's clock showed at some moment between Sent and Got, two times of
-// the local monotonic clock.
+// A Sample is what a server's clock showed at some moment between Sent and Got, two times of the local monotonic clock.
 type Sample struct {
 	Micros    int64 // the server's clock, in µs since 1970
 	Sent, Got time.Time
@@ -163,8 +158,7 @@ func (s Sample) Latest(t time.Time) int64 {
 	return s.Micros + t.Sub(s.Sent).Microseconds()
 }
 
-// maxSampleAge is the age at which a sample is replaced: clocks run at slightly different
-// rates.
+// maxSampleAge is the age at which a sample is replaced: clocks run at slightly different rates.
 const maxSampleAge = 30 * time.Second
 
 // A clock holds what is known of one server's clock. Each primary of a Cluster has its own.
@@ -188,13 +182,11 @@ func (c *link) clockOf(node string) *clock {
 	return k.(*clock)
 }
 
-// A Question is a request for the server's time that is under way. All callers that need its
-// answer share it.
+// A Question is a request for the server's time that is under way. All callers that need its answer share it.
 type Question = answer[Sample]
 
-// Now returns the latest time, in µs, that the clock of the server that has key can show now.
-// It does not block. If that server has not told its time yet, Now returns a Question to wait
-// for. Callers call Now again after its answer.
+// Now returns the latest time, in µs, that the clock of the server that has key can show now. It does not block. If
+// that server has not told its time yet, Now returns a Question to wait for. Callers call Now again after its answer.
 func (c *Client) Now(key string) (us int64, wait *Question) {
 	now := time.Now()
 	k := c.clockOf(c.Node(key))
@@ -260,8 +252,7 @@ func (c *Client) askTime(k *clock, key string) *Question {
 // nothing, so a lost reply need not fail the caller.
 const maxTimeTries = 3
 
-// readTime asks for the time until it is answered, at most maxTimeTries times. No try begins
-// after half of Bound.
+// readTime asks for the time until it is answered, at most maxTimeTries times. No try begins after half of Bound.
 func (c *Client) readTime(ctx context.Context, key string) (Sample, error) {
 	began := time.Now()
 	for n := 1; ; n++ {

@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// Wait runs f on a goroutine that spawn starts, and waits until f returns or ctx ends:
-// go-redis does not interrupt a read when ctx ends. answered reports whether v and err come
-// from f. If not, err is ctx's error, and f keeps running; f itself must handle a late result.
-// If ctx cannot end, f runs on the caller's goroutine, because Do and Time have bounds of
-// their own.
+// Wait runs f on a goroutine that spawn starts, and waits until f returns or ctx ends: go-redis does not interrupt a
+// read when ctx ends. answered reports whether v and err come from f. If not, err is ctx's error, and f keeps running;
+// f itself must handle a late result. If ctx cannot end, f runs on the caller's goroutine, because Do and Time have
+// bounds of their own.
 func Wait[T any](ctx context.Context, spawn func(func()), f func(context.Context) (T, error)) (v T, answered bool, err error) {
 	if ctx.Done() == nil {
 		v, err = f(ctx)
@@ -135,9 +134,8 @@ type sharedCtx struct {
 // several calls that must all end within one bound.
 func (c *link) Brief() context.Context { return c.bounded(context.Background(), time.Now()) }
 
-// bounded returns a ctx that ends within Bound, but not before three quarters of it unless
-// ctx's own deadline comes earlier. It has ctx's values, which hooks may use. A cancellation
-// of ctx does not end it: see serverQueue.await.
+// bounded returns a ctx that ends within Bound, but not before three quarters of it unless ctx's own deadline comes
+// earlier. It has ctx's values, which hooks may use. A cancellation of ctx does not end it: see serverQueue.await.
 func (c *link) bounded(ctx context.Context, now time.Time) context.Context {
 	if deadline, ok := ctx.Deadline(); ok && deadline.Sub(now) <= Bound {
 		return ctx

@@ -43,8 +43,7 @@ type lineName struct {
 	permits, limit int
 }
 
-// maxIdleDesks is how many desks may exist before idle ones are dropped, and maxIdleLines how
-// many lines of a desk.
+// maxIdleDesks is how many desks may exist before idle ones are dropped, and maxIdleLines how many lines of a desk.
 const (
 	maxIdleDesks = 256
 	maxIdleLines = 8

@@ -13,9 +13,8 @@ import (
 // the next request of the process for the same key, number of permits and limit. Redis recalls
 // what is kept as soon as another request finds no room. docs/keep.md has the promises.
 //
-// Which leases may rest? The answer must not depend on a clock ("none for a while after a
-// recall"): a lease that was granted in the while and let go of after it would rest although
-// somebody waits. Three rules replace it.
+// Which leases may rest? The answer must not depend on a clock ("none for a while after a recall"): a lease that was
+// granted in the while and let go of after it would rest although somebody waits. Three rules replace it.
 //
 //   - A lease may rest only if its own enter granted it, and the reply said that no recall's mark
 //     stands. So it never rests if it came from the queue, or while others find no room.
@@ -25,11 +24,10 @@ import (
 //     and says so. So a recall whose message was lost is noticed by the next call, and the process
 //     makes one each second.
 //
-// Who else may be at which step: the recall may arrive while a turn runs, then the lease is given
-// back at its end; or while an enter is under way, then its lease does not rest; or between the
-// end of a turn and the rest, which are one step under the desk's lock. Close may begin at any
-// moment: nothing rests after StopKeeping, and a turn that begins from memory looks for Close once
-// it has begun.
+// Who else may be at which step: the recall may arrive while a turn runs, then the lease is given back at its end; or
+// while an enter is under way, then its lease does not rest; or between the end of a turn and the rest, which are one
+// step under the desk's lock. Close may begin at any moment: nothing rests after StopKeeping, and a turn that begins
+// from memory looks for Close once it has begun.
 
 const (
 	// askAfter is how old the last answer of Redis may be before the process asks again, and
@@ -112,9 +110,8 @@ func (d *desk) mayRest(v *visit, now time.Time) bool {
 		!now.Before(k.pausedUntil) && now.Sub(k.heard) < silentAfter && !d.h.stopped.Load()
 }
 
-// rest makes a visit idle whose turn has ended. It returns false if the lease must be given back
-// instead: also if turns wait that it cannot serve, because its next token is not due. The desk is
-// locked.
+// rest makes a visit idle whose turn has ended. It returns false if the lease must be given back instead: also if turns
+// wait that it cannot serve, because its next token is not due. The desk is locked.
 func (ln *line) rest(v *visit) bool {
 	if !v.grant.Keepable || ln.length > 0 {
 		return false
@@ -190,8 +187,7 @@ func (d *desk) eachIdle(which func(v *visit) bool) {
 
 func all(*visit) bool { return true }
 
-// recall gives back what rests. What is in use is given back at the end of its turn. The desk is
-// locked.
+// recall gives back what rests. What is in use is given back at the end of its turn. The desk is locked.
 func (d *desk) recall() {
 	k := &d.kept
 	now := time.Now()
@@ -209,9 +205,8 @@ func (d *desk) recall() {
 	d.eachIdle(all)
 }
 
-// askIfDue asks Redis, by the lease of v, whether the key was recalled: if the last answer is old,
-// or from before recalls were heard. If they are not heard yet, it asks now, and again once they
-// are. The desk is locked.
+// askIfDue asks Redis, by the lease of v, whether the key was recalled: if the last answer is old, or from before
+// recalls were heard. If they are not heard yet, it asks now, and again once they are. The desk is locked.
 func (d *desk) askIfDue(v *visit, now time.Time) {
 	k := &d.kept
 	if k.asking || now.Before(k.askAgain) || !k.unheard && now.Sub(k.heard) < askAfter {

@@ -45,8 +45,7 @@ func turn(t *testing.T, h *Handle) {
 	redistest.WantErr(t, taken.Release("unlock"))
 }
 
-// The clock of the moment decides whether a turn begins on a lease that rests, whatever the timer
-// does.
+// The clock of the moment decides whether a turn begins on a lease that rests, whatever the timer does.
 func TestNoTurnBeginsAfterKeepFor(t *testing.T) {
 	for rested, begins := range map[time.Duration]bool{time.Second - 1: true, time.Second: false} {
 		keeping(t, func(t *testing.T, h *Handle, _ *lease.Manager) {

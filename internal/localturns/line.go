@@ -39,9 +39,8 @@ func (ln *line) busyNow() bool {
 	return ln.length > 0 || ln.visits > 0 || ln.tries > 0 || len(ln.places) > 0
 }
 
-// waiting returns how many turns count for MaxWaiters. For each place that Redis has not
-// answered yet, one turn does not count: Redis may grant the place at once. If the process
-// queues again, its turns still count.
+// waiting returns how many turns count for MaxWaiters. For each place that Redis has not answered yet, one turn does
+// not count: Redis may grant the place at once. If the process queues again, its turns still count.
 func (ln *line) waiting() int {
 	n := ln.length
 	for _, p := range ln.places {
@@ -189,9 +188,8 @@ func (ln *line) drop(v *visit) {
 	}
 }
 
-// abandon ends the wait of a turn whose caller leaves. If the turn has come meanwhile, it
-// is passed on to the next in line. If it has come and was lost, its lease is given back,
-// because the server may still have it. The line is locked.
+// abandon ends the wait of a turn whose caller leaves. If the turn has come meanwhile, it is passed on to the next in
+// line. If it has come and was lost, its lease is given back, because the server may still have it. The line is locked.
 func (ln *line) abandon(t *Turn) {
 	switch t.cond {
 	case running:
@@ -212,8 +210,7 @@ func (ln *line) abandon(t *Turn) {
 	}
 }
 
-// passOn passes the visit to the next turn, lets it rest, or gives it back in the background. The
-// line is locked.
+// passOn passes the visit to the next turn, lets it rest, or gives it back in the background. The line is locked.
 func (ln *line) passOn(v *visit) {
 	if v.over || ln.pass(v) || ln.rest(v) {
 		return
@@ -222,9 +219,8 @@ func (ln *line) passOn(v *visit) {
 	ln.h.m.Go(func() { _ = ln.giveBack(ctx, v, p, "give back") })
 }
 
-// pass passes the visit to the next turn in line. It returns false if the visit must be
-// given back instead: nobody waits, LocalFor is over, or the lease must not serve another
-// turn. The line is locked.
+// pass passes the visit to the next turn in line. It returns false if the visit must be given back instead: nobody
+// waits, LocalFor is over, or the lease must not serve another turn. The line is locked.
 func (ln *line) pass(v *visit) bool {
 	t := ln.first
 	if t == nil || v.served && !(v.mayServeAgain() && v.nextTokenIsDue()) {
@@ -255,10 +251,9 @@ func (ln *line) pass(v *visit) bool {
 	return true
 }
 
-// askOthers asks Redis whether anybody else waits. If nobody does, turns may begin for
-// another LocalFor, counted from the moment of the question. A place of this line in the
-// queue counts as somebody else, because Redis cannot tell the two apart. If more permits
-// are in use than the limit allows, because the limit was lowered, the lease must be given
+// askOthers asks Redis whether anybody else waits. If nobody does, turns may begin for another LocalFor, counted from
+// the moment of the question. A place of this line in the queue counts as somebody else, because Redis cannot tell the
+// two apart. If more permits are in use than the limit allows, because the limit was lowered, the lease must be given
 // back, just as if somebody waited.
 func (v *visit) askOthers() {
 	ln := v.line

@@ -1,15 +1,13 @@
-// Package localturns passes a lease from one waiter of a process to the next, without
-// a call to Redis, for a bounded time. The idea is that of lock cohorting (Dice, Marathe
-// and Shavit, 2012), applied to a lease. It also keeps leases that nobody uses for the next
-// caller. The package lies above internal/lease, and only handles with a LocalFor or a KeepFor
-// use it.
+// Package localturns passes a lease from one waiter of a process to the next, without a call to Redis, for a bounded
+// time. The idea is that of lock cohorting (Dice, Marathe and Shavit, 2012), applied to a lease. It also keeps leases
+// that nobody uses for the next caller. The package lies above internal/lease, and only handles with a LocalFor or a
+// KeepFor use it.
 //
-// Requests of one process for the same key, number of permits and limit wait in one line
-// (line.go), each for a turn: one caller's use of a lease. A place is a place of the process
-// in the queue in Redis (places.go). Once Redis has granted it, it becomes a visit: a lease
-// that serves one turn after the other (turn.go). When LocalFor is over, the process gives
-// the lease back and takes a new place, both in one pipeline. With KeepFor a visit may rest
-// between two turns (keep.go), and a request that finds none goes its own way (own.go).
+// Requests of one process for the same key, number of permits and limit wait in one line (line.go), each for a turn:
+// one caller's use of a lease. A place is a place of the process in the queue in Redis (places.go). Once Redis has
+// granted it, it becomes a visit: a lease that serves one turn after the other (turn.go). When LocalFor is over, the
+// process gives the lease back and takes a new place, both in one pipeline. With KeepFor a visit may rest between two
+// turns (keep.go), and a request that finds none goes its own way (own.go).
 //
 // Locks: a desk (desk.go) has the lines of a key. Its lock is taken before those of the shelf, of
 // internal/lease and of the inbox. The handle's lock is held while a desk's is tried, never while
@@ -87,10 +85,9 @@ func New(m *lease.Manager, cfg Config) *Handle {
 	return h
 }
 
-// Acquire waits for a turn and returns it. Its errors are those of [lease.Manager.Acquire].
-// If there is no error and no turn, the caller has a lease of its own, into. If the line is
-// idle, the caller's lease is stored in into. That lease may outlive the
-// call and the turn, because it may serve later turns too.
+// Acquire waits for a turn and returns it. Its errors are those of [lease.Manager.Acquire]. If there is no error and no
+// turn, the caller has a lease of its own, into. If the line is idle, the caller's lease is stored in into. That lease
+// may outlive the call and the turn, because it may serve later turns too.
 func (h *Handle) Acquire(ctx context.Context, a lease.Attempt, into *lease.Lease) (*Turn, error) {
 	if h.cfg.KeepFor > 0 {
 		if t, err := h.fromMemory(ctx, a); t != nil || err != nil {
@@ -124,13 +121,11 @@ func (h *Handle) Acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 	return t, err
 }
 
-// maxRestarts bounds how often one Acquire starts again because its turn was over before
-// the caller had it.
+// maxRestarts bounds how often one Acquire starts again because its turn was over before the caller had it.
 const maxRestarts = 4
 
-// errTurnOver means that the caller's turn came, and was lost again, before the caller had it:
-// the caller was still waiting for the reply to its own enter, or it had not run since it was
-// woken.
+// errTurnOver means that the caller's turn came, and was lost again, before the caller had it: the caller was still
+// waiting for the reply to its own enter, or it had not run since it was woken.
 var errTurnOver = errors.New("the turn was lost before the reply to the call's own request came")
 
 func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease, giveUpAt time.Time) (_ *Turn, waited bool, _ error) {
@@ -182,8 +177,7 @@ func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 	return t, waited, nil
 }
 
-// firstTurn holds the turn, the place and the visit of a caller that finds its line idle.
-// All three are one allocation.
+// firstTurn holds the turn, the place and the visit of a caller that finds its line idle. All three are one allocation.
 type firstTurn struct {
 	turn  Turn
 	visit visit
@@ -210,9 +204,8 @@ func (t *Turn) await(ctx context.Context, maxWait <-chan time.Time) error {
 	return t.line.leave(t, why)
 }
 
-// sleep waits until the turn is decided, and then returns true. If something else ends the
-// wait first, it returns false and the reason; a nil reason means that MaxWait is over.
-// sleep unlocks the line for as long as it waits.
+// sleep waits until the turn is decided, and then returns true. If something else ends the wait first, it returns false
+// and the reason; a nil reason means that MaxWait is over. sleep unlocks the line for as long as it waits.
 func (t *Turn) sleep(ctx context.Context, maxWait <-chan time.Time) (came bool, why error) {
 	t.line.mu.Unlock()
 	defer t.line.mu.Lock()

@@ -54,9 +54,8 @@ type ownTurn struct {
 	visit visit
 }
 
-// acquireOwn takes a lease for the caller, as if nothing was kept, and begins its first turn. The
-// request does not stand in the line: its place, its errors and MaxWaiters are those of a
-// request of a handle that keeps nothing.
+// acquireOwn takes a lease for the caller, as if nothing was kept, and begins its first turn. The request does not
+// stand in the line: its place, its errors and MaxWaiters are those of a request of a handle that keeps nothing.
 func (h *Handle) acquireOwn(ctx context.Context, a lease.Attempt, into *lease.Lease) (*Turn, error) {
 	ln, err := h.lock(a.Key, a.Permits, a.Limit)
 	if err != nil {

@@ -57,8 +57,7 @@ func (ln *line) enterFirst(ctx context.Context, first *firstTurn, maxWait <-chan
 	return err
 }
 
-// errGoroutineEnded is the outcome of a call if a hook of the client ended the goroutine
-// that made the call.
+// errGoroutineEnded is the outcome of a call if a hook of the client ended the goroutine that made the call.
 var errGoroutineEnded = errors.New("a hook of the client ended the goroutine of the call")
 
 // onQueued notes that a place is in the queue in Redis. The line is locked.
@@ -168,9 +167,8 @@ func (ln *line) onPlaceDone(p *place, v *visit, err error, alone bool) {
 	ln.takePlaces()
 }
 
-// cancelExcess gives up the places that no turn waits for, the newest first. It cannot give
-// up the place that the first caller's own call is still asking for: enterFirst calls it again
-// once that place is queued. The line is locked.
+// cancelExcess gives up the places that no turn waits for, the newest first. It cannot give up the place that the first
+// caller's own call is still asking for: enterFirst calls it again once that place is queued. The line is locked.
 func (ln *line) cancelExcess() {
 	excess := -ln.length
 	for _, p := range ln.places {
@@ -191,9 +189,8 @@ func (ln *line) cancelExcess() {
 	}
 }
 
-// retire takes the visit out of the line, so that giveBack can give it back. If turns wait
-// without a place, retire also adds the place p, which giveBack enters in the same pipeline;
-// else p is nil. The line is locked.
+// retire takes the visit out of the line, so that giveBack can give it back. If turns wait without a place, retire also
+// adds the place p, which giveBack enters in the same pipeline; else p is nil. The line is locked.
 func (ln *line) retire(v *visit) (ctx context.Context, p *place) {
 	if now := time.Now(); v.lease.HeldAt(now) {
 		ln.heard = now

@@ -32,8 +32,7 @@ func TestFirstTurnDoesNotBeginAfterLocalFor(t *testing.T) {
 	})
 }
 
-// Places that have been cancelled, and have not gone yet, do not count: as many live ones
-// stay as turns wait.
+// Places that have been cancelled, and have not gone yet, do not count: as many live ones stay as turns wait.
 func TestCancelExcessCountsLivePlaces(t *testing.T) {
 	for name, c := range map[string]struct {
 		cancelled []bool // in the order of their coming

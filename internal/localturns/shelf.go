@@ -14,8 +14,7 @@ type shelf struct {
 	trimming       bool
 }
 
-// add puts a visit at the end of the list. It reports whether the list has become too long, and
-// trim is to be called.
+// add puts a visit at the end of the list. It reports whether the list has become too long, and trim is to be called.
 func (s *shelf) add(v *visit) (trim bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -65,8 +65,7 @@ type Turn struct {
 	cancel        context.CancelCauseFunc
 }
 
-// decided reports whether the turn has come, or never will (then err says why). The line is
-// locked.
+// decided reports whether the turn has come, or never will (then err says why). The line is locked.
 func (t *Turn) decided() bool { return t.cond != waiting || t.err != nil }
 
 // tell wakes the caller of a turn that has just been decided. The line is locked.
@@ -190,9 +189,8 @@ func (t *Turn) Release(op string) error {
 	return ln.giveBack(ctx, v, p, op)
 }
 
-// Extend moves the expiry of the lease to ttl from now. A lease that was extended is given
-// back after the turn and serves no other: if the process died, others would have to wait
-// for the extended expiry.
+// Extend moves the expiry of the lease to ttl from now. A lease that was extended is given back after the turn and
+// serves no other: if the process died, others would have to wait for the extended expiry.
 func (t *Turn) Extend(ctx context.Context, ttl time.Duration) error {
 	const op = "extend"
 	ln := t.line
@@ -247,9 +245,8 @@ func (t *Turn) Context() context.Context {
 	if t.ctx != nil {
 		defer cancel(nil) // another call of Context was faster
 	} else if t.ctx, t.cancel = ctx, cancel; t.cond == running {
-		// The lease ends it in the step in which the lease ends, and not only LeaseEnded,
-		// which runs later: an Extend that says that the lease is over would otherwise find
-		// the turn's context alive.
+		// The lease ends it in the step in which the lease ends, and not only LeaseEnded, which runs later: an Extend
+		// that says that the lease is over would otherwise find the turn's context alive.
 		t.visit.lease.CancelAtEnd(cancel)
 	}
 	t.noticeEnd()
@@ -258,8 +255,7 @@ func (t *Turn) Context() context.Context {
 	return ctx
 }
 
-// Deadline returns the time until which the turn's lease is surely held, even if no further
-// renewal succeeds.
+// Deadline returns the time until which the turn's lease is surely held, even if no further renewal succeeds.
 func (t *Turn) Deadline() time.Time {
 	t.line.mu.Lock()
 	defer t.line.mu.Unlock()
@@ -304,9 +300,8 @@ type visit struct {
 	roundTrip time.Duration // of the last question
 }
 
-// mayServeAgain reports whether another turn may follow the first one. It looks at the token
-// once, and only when there is a second turn, because most leases of a lone caller serve one
-// turn. The line is locked.
+// mayServeAgain reports whether another turn may follow the first one. It looks at the token once, and only when there
+// is a second turn, because most leases of a lone caller serve one turn. The line is locked.
 func (v *visit) mayServeAgain() bool {
 	if !v.looked {
 		v.looked = true
@@ -315,15 +310,13 @@ func (v *visit) mayServeAgain() bool {
 	return !v.oneTurn
 }
 
-// nextTokenIsDue reports whether the visit's next token would not be ahead of the server's
-// clock. A visit issues at most one token per microsecond since its grant. If the process
-// dies, the fence in Redis knows none of the tokens of its turns. The next grant's token is
-// at least the server's clock, and so it is still above them all. If the grant's own token
-// was ahead of the clock, because the clock went back, the visit serves one turn only.
+// nextTokenIsDue reports whether the visit's next token would not be ahead of the server's clock. A visit issues at
+// most one token per microsecond since its grant. If the process dies, the fence in Redis knows none of the tokens of
+// its turns. The next grant's token is at least the server's clock, and so it is still above them all. If the grant's
+// own token was ahead of the clock, because the clock went back, the visit serves one turn only.
 //
-// nextTokenIsDue looks at the clock for some microseconds and does not sleep, because the
-// line is locked. In a bubble of testing/synctest the clock stands still; then the lease is
-// given back instead.
+// nextTokenIsDue looks at the clock for some microseconds and does not sleep, because the line is locked. In a bubble
+// of testing/synctest the clock stands still; then the lease is given back instead.
 func (v *visit) nextTokenIsDue() bool {
 	first := v.lease.Token()
 	for range 100 {
@@ -357,10 +350,9 @@ func (v *visit) LeaseEnded() {
 	v.leaseEnded()
 }
 
-// noticeEnd ends a running turn whose lease has ended: LeaseEnded may not have run yet. So no
-// call on a turn finds it running after its lease. If the turn is over, its Context has ended
-// once the caller has freed the lock, even if another goroutine is about to end it. The line is
-// locked.
+// noticeEnd ends a running turn whose lease has ended: LeaseEnded may not have run yet. So no call on a turn finds it
+// running after its lease. If the turn is over, its Context has ended once the caller has freed the lock, even if
+// another goroutine is about to end it. The line is locked.
 func (t *Turn) noticeEnd() {
 	switch {
 	case t.cond != running:

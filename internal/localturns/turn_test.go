@@ -15,8 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// deaf never hears that a lease has ended, as if the goroutine that is to tell the line did not
-// run yet.
+// deaf never hears that a lease has ended, as if the goroutine that is to tell the line did not run yet.
 type deaf struct{}
 
 func (deaf) LeaseEnded() {}

@@ -14,8 +14,7 @@ import (
 // Tenant is the key of the tests.
 const Tenant = "acme"
 
-// New makes a handle that is closed at the end of the test. Its name is the test's, if cfg has
-// none.
+// New makes a handle that is closed at the end of the test. Its name is the test's, if cfg has none.
 func New(t testing.TB, rdb redis.UniversalClient, cfg semaphore.Config) *semaphore.Semaphore {
 	t.Helper()
 	if cfg.Name == "" {

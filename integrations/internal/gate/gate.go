@@ -19,8 +19,7 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-// patience is how long a finished answer waits for its Release, and the usual time of a round
-// trip.
+// patience is how long a finished answer waits for its Release, and the usual time of a round trip.
 const patience = 100 * time.Millisecond
 
 // moment is how long work may take at the most to be released without a goroutine. That one
@@ -143,10 +142,9 @@ func (p Pass) Lost(parent, ctx context.Context) bool {
 	return p.lease != nil && ctx.Err() != nil && parent.Err() == nil
 }
 
-// Leave gives the permits back. It returns when Redis has confirmed, at once if Redis is known
-// to be away, and after 100 ms at the latest. Otherwise a finished answer would wait for
-// seconds when Redis hangs. The Release goes on in the background then, and the Close of the
-// semaphore waits for it.
+// Leave gives the permits back. It returns when Redis has confirmed, at once if Redis is known to be away, and after
+// 100 ms at the latest. Otherwise a finished answer would wait for seconds when Redis hangs. The Release goes on in the
+// background then, and the Close of the semaphore waits for it.
 //
 // The work of a moment does not pay for the goroutine: Redis answered when it began. If Redis
 // fell silent during that moment, Leave takes as long as Release.

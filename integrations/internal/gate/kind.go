@@ -16,8 +16,7 @@ const (
 	// left before anything was sent.
 	KindUnavailable Kind = iota
 
-	// KindRefused: there was no permit in time, the queue was full, or an operator revoked the
-	// place in it.
+	// KindRefused: there was no permit in time, the queue was full, or an operator revoked the place in it.
 	KindRefused
 
 	// KindInvalid: the request can never be served, which is a mistake in the program.
@@ -36,8 +35,7 @@ func KindOf(err error) Kind {
 	}
 }
 
-// RetryAfter returns after how long a new attempt is worthwhile: the estimate of a BusyError,
-// or 1 s if err has none.
+// RetryAfter returns after how long a new attempt is worthwhile: the estimate of a BusyError, or 1 s if err has none.
 func RetryAfter(err error) time.Duration {
 	var busy *leasehold.BusyError
 	if errors.As(err, &busy) {

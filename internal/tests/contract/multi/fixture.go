@@ -1,5 +1,4 @@
-// Package multi holds what the documentation of the package multi promises, as tests on every
-// kind of server.
+// Package multi holds what the documentation of the package multi promises, as tests on every kind of server.
 package multi
 
 import (

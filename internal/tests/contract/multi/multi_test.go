@@ -225,8 +225,7 @@ func TestLocalForIsPassedBy(t *testing.T) {
 	})
 }
 
-// What the process keeps of an item and nobody uses is given back first: a try would be refused by
-// it.
+// What the process keeps of an item and nobody uses is given back first: a try would be refused by it.
 func TestKeptItemsAreGivenBackFirst(t *testing.T) {
 	each(t, func(f *fixture) {
 		p := f.open(func(cfg *mutex.Config) { cfg.KeepFor = time.Second })

@@ -22,8 +22,7 @@ import (
 // In all the places where Redis can answer with errors there is no busy loop, no
 // wait without end, and the error is the one that was promised.
 
-// few is more than several patient callers send in a quarter of a minute, and
-// less than an impatient one in a second.
+// few is more than several patient callers send in a quarter of a minute, and less than an impatient one in a second.
 const few = 300
 
 func TestErrorsForAPassingReason(t *testing.T) {

@@ -1,5 +1,4 @@
-// Package mutex holds what the documentation of the package mutex promises, as
-// tests on every kind of server.
+// Package mutex holds what the documentation of the package mutex promises, as tests on every kind of server.
 package mutex
 
 import (
@@ -101,8 +100,7 @@ func (f *fixture) take(m *mutex.Mutex, key string) *mutex.Lock {
 // waiting is a Lock under way.
 type waiting = harness.Call[*mutex.Lock]
 
-// wait starts a Lock that has to queue, and returns when it does, or has ended
-// already.
+// wait starts a Lock that has to queue, and returns when it does, or has ended already.
 func (f *fixture) wait(ctx context.Context, m *mutex.Mutex, key string) *waiting {
 	f.Helper()
 	return harness.StartQueued(f.Fixture, key, func() (*mutex.Lock, error) { return m.Lock(ctx, key) })

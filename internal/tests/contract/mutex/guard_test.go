@@ -176,8 +176,7 @@ func TestGuardSeenOutlivesTheValue(t *testing.T) {
 	})
 }
 
-// A ctx that breaks its contract may cost its caller a panic, and nobody else: that can be
-// recovered.
+// A ctx that breaks its contract may cost its caller a panic, and nobody else: that can be recovered.
 func TestGuardWithABrokenCtx(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		g := newGuard(f, f.RDB, f.Family)
@@ -201,8 +200,7 @@ func TestGuardPrefixesAndNames(t *testing.T) {
 	})
 }
 
-// NewGuard names each bad field, and no key appears in Redis or in an error with
-// HashKeys.
+// NewGuard names each bad field, and no key appears in Redis or in an error with HashKeys.
 func TestGuardConfig(t *testing.T) {
 	some(t, func(f *fixture) {
 		for _, bad := range []struct {
@@ -267,8 +265,7 @@ func TestGuardOnKeysOfAWrongType(t *testing.T) {
 	})
 }
 
-// A caller whose ctx has ended may use its bytes for something else, though the call is
-// under way yet.
+// A caller whose ctx has ended may use its bytes for something else, though the call is under way yet.
 func TestGuardWritesTheBytesOfItsCall(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		w := &harness.Wire{}

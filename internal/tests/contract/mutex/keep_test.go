@@ -85,8 +85,7 @@ func TestKeptLockDoesNotHoldUpItsOwnProcess(t *testing.T) {
 	})
 }
 
-// With LocalFor, callers of the process that wait are served from a kept lease for as long as
-// nobody else wants it.
+// With LocalFor, callers of the process that wait are served from a kept lease for as long as nobody else wants it.
 func TestKeptLockServesCallersThatWait(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		a, w := f.keeper(localFor(5 * time.Millisecond))

@@ -13,8 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// lead leads in another goroutine. Each term of it is told to terms; it lasts until the
-// Context of the lock ends.
+// lead leads in another goroutine. Each term of it is told to terms; it lasts until the Context of the lock ends.
 func lead(ctx context.Context, m *mutex.Mutex, terms chan<- uint64) <-chan error {
 	ended := make(chan error, 1)
 	go func() {

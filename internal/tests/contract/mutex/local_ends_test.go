@@ -158,8 +158,7 @@ func TestRevokeEndsTheTurnThatRuns(t *testing.T) {
 	})
 }
 
-// MaxWaiters bounds the line of a process, and the places in Redis; a process that queues
-// again is not refused.
+// MaxWaiters bounds the line of a process, and the places in Redis; a process that queues again is not refused.
 func TestMaxWaitersOfLines(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		most := func(c *mutex.Config) { c.MaxWaiters = 1 }
@@ -181,9 +180,8 @@ func TestMaxWaitersOfLines(t *testing.T) {
 	})
 }
 
-// A token that was counted on from the last one, since the server's clock went back, is
-// ahead of the clock. A process numbers no turns from it: if it died, the next grant's
-// token could be below theirs.
+// A token that was counted on from the last one, since the server's clock went back, is ahead of the clock. A process
+// numbers no turns from it: if it died, the next grant's token could be below theirs.
 func TestATokenAheadOfTheClockIsNotCountedOn(t *testing.T) {
 	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
 		m, _ := f.open(localFor(time.Second))

@@ -143,8 +143,7 @@ func TestEachTurnThatBeginsEndsOnce(t *testing.T) {
 	})
 }
 
-// A turn that MaxHold ends is told of as a lease that MaxHold ends, with LocalFor and
-// without.
+// A turn that MaxHold ends is told of as a lease that MaxHold ends, with LocalFor and without.
 func TestObserverAndLogAreToldOfMaxHold(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		for _, most := range []time.Duration{0, 10 * time.Millisecond} {
@@ -268,8 +267,7 @@ func TestReleaseOfALostTurnIsStale(t *testing.T) {
 	})
 }
 
-// A process that uses many keys forgets lines that nobody uses. That of a TryLock under way
-// is used.
+// A process that uses many keys forgets lines that nobody uses. That of a TryLock under way is used.
 func TestLineOfATryLockIsKept(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		m, wire := f.open(localFor(time.Second))
@@ -294,8 +292,7 @@ func TestLineOfATryLockIsKept(t *testing.T) {
 	})
 }
 
-// A grant that comes too late is given back, and its caller enters again, unless the lease
-// was revoked meanwhile.
+// A grant that comes too late is given back, and its caller enters again, unless the lease was revoked meanwhile.
 func TestRevokedLateGrantDoesNotEnterAgain(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		m, wire := f.open(ttl(time.Second))

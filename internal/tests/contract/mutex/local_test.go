@@ -69,8 +69,7 @@ func (f *fixture) loop(m *mutex.Mutex, goroutines int) (stop func()) {
 	return func() { cancel(); all.Wait() }
 }
 
-// No process keeps a key for longer than LocalFor from others that wait, whether they
-// waited already or come later.
+// No process keeps a key for longer than LocalFor from others that wait, whether they waited already or come later.
 func TestAnotherProcessIsServedAfterLocalFor(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		const most = 50 * time.Millisecond
@@ -118,9 +117,8 @@ func TestALeaseStaysWhileNobodyElseWaits(t *testing.T) {
 	})
 }
 
-// A process whose time is over gives back and queues again in one pipeline, with the
-// enter first: nobody can come in between. Where nobody else waits it has the lock
-// again after that one round trip.
+// A process whose time is over gives back and queues again in one pipeline, with the enter first: nobody can come in
+// between. Where nobody else waits it has the lock again after that one round trip.
 func TestGivingBackAndQueueingAgainIsOneRoundTrip(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		m, wire := f.open(localFor(20 * time.Millisecond))

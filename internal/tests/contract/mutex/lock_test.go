@@ -10,8 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// Do and TryDo run fn under the lock with its token, return what fn did, and join the loss to it. TryDo
-// does not wait.
+// Do and TryDo run fn under the lock with its token, return what fn did, and join the loss to it. TryDo does not wait.
 func TestMutexDo(t *testing.T) {
 	some(t, func(f *fixture) {
 		for _, turns := range []time.Duration{0, 20 * time.Millisecond} {

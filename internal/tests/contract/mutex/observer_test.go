@@ -37,8 +37,7 @@ func (s *stuck) Enabled(context.Context, slog.Level) bool { <-s.gate; return tru
 
 func (s *stuck) Handle(context.Context, slog.Record) error { <-s.gate; return nil }
 
-// An Observer or a Logger that blocks holds up neither the end of a lease, nor other leases,
-// nor a call, nor Close.
+// An Observer or a Logger that blocks holds up neither the end of a lease, nor other leases, nor a call, nor Close.
 func TestObserverAndLoggerThatBlockHoldUpNothing(t *testing.T) {
 	for name, set := range map[string]func(c *mutex.Config, s *stuck){
 		"Observer": func(c *mutex.Config, s *stuck) { c.Observer = s },
@@ -114,8 +113,7 @@ func TestObserverThatPanics(t *testing.T) {
 	})
 }
 
-// Events beyond the bound are dropped, which is logged once the Observer goes on. Those before
-// are kept in order.
+// Events beyond the bound are dropped, which is logged once the Observer goes on. Those before are kept in order.
 func TestObserverThatIsTooSlow(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		s := &stuck{gate: make(chan struct{})}

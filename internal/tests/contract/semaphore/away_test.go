@@ -25,8 +25,7 @@ func (f *fixture) goAway(s *semaphore.Semaphore, w *harness.Wire) {
 	})
 }
 
-// Calls that never wait fail quickly while Redis is known to be away, and succeed at once when
-// it is back.
+// Calls that never wait fail quickly while Redis is known to be away, and succeed at once when it is back.
 func TestRedisIsAway(t *testing.T) {
 	for mode, local := range map[string]time.Duration{"": 0, "in turns": time.Second} {
 		t.Run(mode, func(t *testing.T) {
@@ -105,8 +104,7 @@ func TestReleaseWhileRedisIsAway(t *testing.T) {
 	}
 }
 
-// A waiter keeps its turn through a short outage: it never asks whether Redis is away. Nor does
-// a renewal.
+// A waiter keeps its turn through a short outage: it never asks whether Redis is away. Nor does a renewal.
 func TestWaitsOutlastAnOutage(t *testing.T) {
 	for mode, local := range map[string]time.Duration{"": 0, "in turns": time.Second} {
 		t.Run(mode, func(t *testing.T) {

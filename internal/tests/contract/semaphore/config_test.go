@@ -74,8 +74,7 @@ func TestNewTakesEveryBound(t *testing.T) {
 	}
 }
 
-// What cannot be asked for is refused by name, value and bound, before anything
-// is sent.
+// What cannot be asked for is refused by name, value and bound, before anything is sent.
 func TestBadCallsSendNothing(t *testing.T) {
 	some(t, func(f *fixture) {
 		s, wire := f.open(limit(5000))

@@ -13,8 +13,7 @@ import (
 
 var errWork = errors.New("work failed")
 
-// Do and TryDo run fn under a permit, return what fn did, and join the loss to it. Without a permit
-// fn does not run.
+// Do and TryDo run fn under a permit, return what fn did, and join the loss to it. Without a permit fn does not run.
 func TestDo(t *testing.T) {
 	some(t, func(f *fixture) {
 		s, wire := f.open()
@@ -110,8 +109,7 @@ func TestPermitsTakenTwice(t *testing.T) {
 	})
 }
 
-// A caller that holds permits of a family may take those of other keys, but not more than the
-// total in force.
+// A caller that holds permits of a family may take those of other keys, but not more than the total in force.
 func TestPermitsOfATotalTakenTwice(t *testing.T) {
 	some(t, func(f *fixture) {
 		s, _ := f.open(limit(3), total(3))

@@ -1,5 +1,4 @@
-// Package semaphore holds what the documentation of the package semaphore
-// promises, as tests on every kind of server.
+// Package semaphore holds what the documentation of the package semaphore promises, as tests on every kind of server.
 package semaphore
 
 import (
@@ -85,8 +84,7 @@ func (f *fixture) take(s *semaphore.Semaphore, key string, n int) *semaphore.Lea
 // waiting is an acquisition under way.
 type waiting = harness.Call[*semaphore.Lease]
 
-// wait starts an AcquireN of n permits that has to queue, and returns when it
-// does, or has ended already.
+// wait starts an AcquireN of n permits that has to queue, and returns when it does, or has ended already.
 func (f *fixture) wait(ctx context.Context, s *semaphore.Semaphore, key string, n int) *waiting {
 	f.Helper()
 	return harness.StartQueued(f.Fixture, key, func() (*semaphore.Lease, error) { return s.AcquireN(ctx, key, n) })

@@ -17,8 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-// prefixed gives a handle a prefix that no other test has, so that all that it
-// puts into Redis can be listed.
+// prefixed gives a handle a prefix that no other test has, so that all that it puts into Redis can be listed.
 func prefixed(f *fixture) func(*semaphore.Config) {
 	return func(c *semaphore.Config) { c.Prefix = f.Family }
 }
@@ -50,8 +49,7 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 		for name, kind := range map[string]string{"holders": "zset", "queue": "zset", "alive": "zset"} {
 			redistest.Require(f, f.RDB.Type(f.Context(), part(name)).Val(), kind, "%s is a %s", name)
 		}
-		// The channel is the handle's own, as the members of the sets begin.
-		// On a Cluster it is in the slot of the key.
+		// The channel is the handle's own, as the members of the sets begin. On a Cluster it is in the slot of the key.
 		channel := f.Subscribed(f.Family)[0]
 		handle, found := strings.CutPrefix(channel, f.Family+":inbox:")
 		if !found {
@@ -232,8 +230,7 @@ func TestSinceSurvivesRenewals(t *testing.T) {
 	}
 }
 
-// Inspect refuses a bad key, tells an outage from a ctx that ended, and ends with its
-// handle.
+// Inspect refuses a bad key, tells an outage from a ctx that ended, and ends with its handle.
 func TestInspectErrors(t *testing.T) {
 	some(t, func(f *fixture) {
 		s, _ := f.open()
@@ -249,8 +246,7 @@ func TestInspectErrors(t *testing.T) {
 	})
 }
 
-// Of a family with a Total, Inspect shows the key's own holders and waiters, and how
-// much of the total all keys use.
+// Of a family with a Total, Inspect shows the key's own holders and waiters, and how much of the total all keys use.
 func TestInspectOfAFamilyWithATotal(t *testing.T) {
 	each(t, func(f *fixture) {
 		s, _ := f.open(limit(3), label("here"), func(c *semaphore.Config) { c.Total = 4 })

@@ -107,8 +107,7 @@ func TestTryAcquireAwaitsKeptPermits(t *testing.T) {
 	})
 }
 
-// The second of two tries waits, too, although the first one has sent the recall: its permits are
-// on their way.
+// The second of two tries waits, too, although the first one has sent the recall: its permits are on their way.
 func TestSecondTryWaitsForTheSameRecall(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		a, w := f.keeper(limit(2))
@@ -143,8 +142,7 @@ func TestRecalledPermitInUseIsNotKept(t *testing.T) {
 	})
 }
 
-// A lease that was waited for is not kept, and neither is one that was granted while others have
-// just found no room.
+// A lease that was waited for is not kept, and neither is one that was granted while others have just found no room.
 func TestContendedPermitIsNotKept(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		a, _ := f.keeper()
@@ -225,8 +223,7 @@ func TestNothingIsKeptWhileRedisIsSilent(t *testing.T) {
 	})
 }
 
-// Leases of another weight of the same process are given back for a request that needs their
-// permits.
+// Leases of another weight of the same process are given back for a request that needs their permits.
 func TestOwnPermitsOfAnotherWeightAreRecalled(t *testing.T) {
 	rounds := func(f *fixture, n int) {
 		s, _ := f.keeper(limit(4))

@@ -107,8 +107,7 @@ func TestKeptPermitThatNobodyUsesCostsNoFurtherCall(t *testing.T) {
 	})
 }
 
-// MaxHold, Deadline and Context belong to each turn. A lease that MaxHold has ended once is
-// handed out again.
+// MaxHold, Deadline and Context belong to each turn. A lease that MaxHold has ended once is handed out again.
 func TestTurnsOfAKeptPermitAreTheirOwn(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		s, _ := f.keeper(func(c *semaphore.Config) { c.MaxHold = 300 * time.Millisecond; c.KeepFor = 150 * time.Millisecond })
@@ -205,8 +204,7 @@ func TestShutdownWaitsForUsersOfKeptPermits(t *testing.T) {
 	})
 }
 
-// An acquisition from memory in the moment of Close returns ErrClosed, or a lease that Close ends
-// after that.
+// An acquisition from memory in the moment of Close returns ErrClosed, or a lease that Close ends after that.
 func TestCloseDuringAcquisitionsFromMemory(t *testing.T) {
 	some(t, func(f *fixture) {
 		for n := range 30 {

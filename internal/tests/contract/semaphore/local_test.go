@@ -49,9 +49,8 @@ func TestPermitsAreHandedRoundInAProcess(t *testing.T) {
 	})
 }
 
-// A limit that is raised at run time is used by a process that has a lease already, and
-// one that is lowered takes leases away from it, though nobody else waits: also where holds are
-// longer than LocalFor.
+// A limit that is raised at run time is used by a process that has a lease already, and one that is lowered takes
+// leases away from it, though nobody else waits: also where holds are longer than LocalFor.
 func TestALimitSetAtRunTimeCountsInAProcess(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		s, _ := f.open(limit(2), localFor(50*time.Millisecond))
@@ -143,9 +142,8 @@ func (u *uses) Observe(e leasehold.Event) {
 	}
 }
 
-// The turn of a caller whose own reply is late comes by another lease of its process. That
-// lease is lost before the reply comes: the caller gets another turn, not the one that is
-// over, and nothing is left of either.
+// The turn of a caller whose own reply is late comes by another lease of its process. That lease is lost before the
+// reply comes: the caller gets another turn, not the one that is over, and nothing is left of either.
 func TestATurnThatIsOverIsNotHandedOut(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		late, seen := &lateEnter{deliver: make(chan struct{})}, &uses{}
@@ -177,9 +175,8 @@ func TestATurnThatIsOverIsNotHandedOut(t *testing.T) {
 	})
 }
 
-// A process whose place in the queue was lost takes it anew. Its callers that find the line
-// busy meanwhile are told how busy the key is: both happen at the same time, under the race
-// detector.
+// A process whose place in the queue was lost takes it anew. Its callers that find the line busy meanwhile are told how
+// busy the key is: both happen at the same time, under the race detector.
 func TestBusyWhileAPlaceIsTakenAnew(t *testing.T) {
 	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		holder, _ := f.open()

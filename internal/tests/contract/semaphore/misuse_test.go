@@ -43,8 +43,7 @@ func TestUseOfACopyNamesTheMisuse(t *testing.T) {
 	})
 }
 
-// The user closed the client first: Close cannot give back what is held, and does not
-// say that it did.
+// The user closed the client first: Close cannot give back what is held, and does not say that it did.
 func TestCloseAfterTheClientSaysWhatItLeft(t *testing.T) {
 	some(t, func(f *fixture) {
 		rdb := f.Connect(&harness.Wire{})

@@ -1,7 +1,6 @@
 package semaphore
 
-// strictOnly are the tests that differ by contract if their handles have a KeepFor
-// (LEASEHOLD_KEEP_FOR), and how.
+// strictOnly are the tests that differ by contract if their handles have a KeepFor (LEASEHOLD_KEEP_FOR), and how.
 var strictOnly = map[string]string{
 	"TestDo":                                        stays,
 	"TestDoReleasesOnPanicAndGoexit":                stays,

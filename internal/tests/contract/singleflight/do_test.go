@@ -160,9 +160,8 @@ func knowClocks[T any](f *fixture, g *singleflight.Group[T], keys ...string) {
 
 // Here are ways in which other caches have served what was invalidated, or let everybody load at once.
 
-// A caller that asks after Invalidate returned gets nothing that was loaded before, and
-// the load that it met is stored by nobody: not in the process of the load, where
-// it is joined, nor in another, where it is waited for, nor later.
+// A caller that asks after Invalidate returned gets nothing that was loaded before, and the load that it met is stored
+// by nobody: not in the process of the load, where it is joined, nor in another, where it is waited for, nor later.
 func TestInvalidateDuringALoad(t *testing.T) {
 	each(t, func(f *fixture) {
 		for _, waited := range []bool{false, true} {

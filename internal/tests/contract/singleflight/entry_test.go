@@ -28,8 +28,7 @@ func garbage(valid string) map[string]string {
 	return all
 }
 
-// An entry that is none is a miss: loaded once and replaced, for single calls
-// and in a batch, counted, never an error.
+// An entry that is none is a miss: loaded once and replaced, for single calls and in a batch, counted, never an error.
 func TestGarbageIsAMiss(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, _ := f.open()

@@ -15,8 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// Nothing set but what has to be: TTL with a spread of 0.05, no stale values, no
-// failures remembered, a lease of 10 s.
+// Nothing set but what has to be: TTL with a spread of 0.05, no stale values, no failures remembered, a lease of 10 s.
 func TestDefaults(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		const ttl = 100 * time.Second

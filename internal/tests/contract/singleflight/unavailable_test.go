@@ -96,8 +96,7 @@ func TestLocalLoadIsNotJoinedByACallerThatReachesRedis(t *testing.T) {
 	}
 }
 
-// LoadLocally: a refresh that nobody waits for does without where Redis can't be
-// asked: its result would reach nobody.
+// LoadLocally: a refresh that nobody waits for does without where Redis can't be asked: its result would reach nobody.
 func TestUnavailableRefreshLoadsNothing(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, wire := f.open(locally, staleFor)

@@ -167,8 +167,7 @@ func TestCallerThatDecodesNothingStoresNothing(t *testing.T) {
 	})
 }
 
-// Two schemas of a key have a value each: neither reads, overwrites or waits for the
-// other's. Invalidate reaches both.
+// Two schemas of a key have a value each: neither reads, overwrites or waits for the other's. Invalidate reaches both.
 func TestSchemasSideBySide(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, _ := f.open(func(c *singleflight.Config[string]) { c.Schema = 1 })
