@@ -57,8 +57,7 @@ func (l *Lease) release(op string, mark func()) error {
 func (l *Lease) end(op string, mark func()) error {
 	a := l.a
 	m := a.m
-	var was life.State
-	told := false
+	was, told := life.Entering, false
 	defer func() {
 		if !told && was == life.Holding { // a method of the holder's ctx ended the goroutine
 			a.notLeft(errNoAnswer)

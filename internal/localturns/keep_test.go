@@ -2,6 +2,7 @@ package localturns
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,4 +119,32 @@ func TestLeasesOfEarlierEntersGoBackIfARecallWasMissed(t *testing.T) {
 	redistest.CheckNow(t, d.mayRest(v, early), "the lease may not rest")
 	d.kept.recalledAt = early.Add(time.Millisecond - 1)
 	redistest.Check(t, !d.mayRest(v, early), "a lease of an enter that was sent before the recall came may rest")
+}
+
+// countingCtx counts the calls of its Value.
+type countingCtx struct {
+	context.Context
+	calls *atomic.Int32
+}
+
+func (c countingCtx) Value(key any) any { c.calls.Add(1); return c.Context.Value(key) }
+
+// A recall that comes between the end of a turn and that of its Context does not end the Context:
+// that calls the code of the caller's ctx, and the desk is locked.
+func TestRecallEndsNoContext(t *testing.T) {
+	keeping(t, func(t *testing.T, h *Handle, _ *lease.Manager) {
+		parent, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		calls := new(atomic.Int32)
+		taken := redistest.Must(h.Acquire(countingCtx{parent, calls}, attempt, new(lease.Lease)))(t)
+		ctx := taken.Context()
+		d := h.known("k")
+		d.mu.Lock()
+		taken.end(released, leasehold.ErrReleased)
+		rests, before := taken.line.rest(taken.visit), calls.Load()
+		d.recall()
+		called := calls.Load() > before
+		d.mu.Unlock()
+		redistest.Check(t, rests && !called && ctx.Err() != nil, "the lease rests: %v; the recall called the ctx: %v; the Context ended with %v", rests, called, ctx.Err())
+	})
 }
