@@ -97,7 +97,6 @@ func (c *callersCode) fix(of string, err error) *fixedError {
 	return &fixedError{err.Error(), err}
 }
 
-// product is the outcome of a load, as plain data.
 type product[T any] struct {
 	parts   map[string]part[T] // by key: what the loader returned
 	failed  *failure           // what the other keys get; nil: ErrNotFound
@@ -106,7 +105,6 @@ type product[T any] struct {
 	refused error              // why the loader was not called
 }
 
-// part is one value that a loader returned.
 type part[T any] struct {
 	value    T
 	ttl      time.Duration

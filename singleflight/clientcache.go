@@ -50,7 +50,6 @@ func (x *invalidatedAt) refuses(key string, published int64) bool {
 	return published <= x.older.us && time.Now().Before(x.older.till)
 }
 
-// raise records an invalidation at a server time (µs).
 func (x *invalidatedAt) raise(key string, us int64) {
 	if x == nil {
 		return

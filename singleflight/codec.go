@@ -116,7 +116,6 @@ func errorText(text string) string {
 	return text[:end]
 }
 
-// sentinel is one of Config.Errors.
 type sentinel struct {
 	err  error
 	text string

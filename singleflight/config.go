@@ -187,7 +187,6 @@ type Config[T any] struct {
 	Logger *slog.Logger
 }
 
-// withDefaults replaces zero fields with their defaults.
 func (c Config[T]) withDefaults() Config[T] {
 	c.NotFoundTTL = cmp.Or(c.NotFoundTTL, c.ErrorTTL)
 	c.Jitter = max(0, cmp.Or(c.Jitter, defaultJitter))

@@ -180,10 +180,8 @@ func (g *Group[T]) Peek(ctx context.Context, key string) (Result[T], bool, error
 	return seen.result, seen.verdict != miss, nil
 }
 
-// loader loads several keys.
 type loader[T any] func(ctx context.Context, keys []string) (map[string]T, error)
 
-// loaderOfOne turns a loader of one key into a loader of several keys.
 func loaderOfOne[T any](load func(ctx context.Context) (T, error)) loader[T] {
 	return func(ctx context.Context, keys []string) (map[string]T, error) {
 		v, err := load(ctx)

@@ -66,7 +66,6 @@ type KeysError struct {
 	ByKey map[string]error
 }
 
-// maxKeysInText is how many keys the text of a KeysError names.
 const maxKeysInText = 10
 
 // Error returns the texts of the first ten errors, in the order of their keys, a line each, and

@@ -192,7 +192,6 @@ func (g *Group[T]) dropAll(ctx context.Context, op string, open []*drop) error {
 	}
 }
 
-// errDropSlow is why a drop is given up.
 var errDropSlow = fmt.Errorf("no answer within %v", dropBound)
 
 // failDrops returns the error for the keys that are not done; nil if all are. errs are the

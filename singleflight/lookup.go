@@ -19,7 +19,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/near"
 )
 
-// verdict says what a look-up in the cache means for a call.
 type verdict int
 
 const (
@@ -30,7 +29,6 @@ const (
 	unobtainable                // Redis did not answer
 )
 
-// look is the result of a look-up in the cache, for one call.
 type look[T any] struct {
 	verdict  verdict
 	result   Result[T]      // what a hit returns
@@ -173,7 +171,6 @@ const (
 	tooLargeFor = time.Second
 )
 
-// entry describes what the cache holds for a key.
 type entry struct {
 	env      envelope.Envelope
 	usable   bool           // env may be served, if its age allows it

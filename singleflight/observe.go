@@ -102,7 +102,6 @@ func loadOutcome[T any](p product[T], ctx context.Context) leasehold.Outcome {
 	}
 }
 
-// published tells the Observer the outcome of a publication.
 func (g *Group[T]) published(p *loads.Publication) {
 	outcome := leasehold.OutcomeLost
 	switch {

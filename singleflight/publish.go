@@ -102,7 +102,6 @@ func (s *share[T]) abandon(why error) {
 	answer(s.all(), outcome[T]{errs: inner(why)})
 }
 
-// all returns all requests, in any order.
 func (s *share[T]) all() []*request[T] {
 	if s.first == nil {
 		return s.others
@@ -180,7 +179,6 @@ func (s *share[T]) wrapValue() {
 	}
 }
 
-// answer answers the requests of one flight.
 func (s *share[T]) answer() {
 	before, later := split(s.others)
 	if s.pub == nil {

@@ -42,7 +42,6 @@ type request[T any] struct {
 	joinedBeforeAsk bool
 }
 
-// outcome is the outcome of a request.
 type outcome[T any] struct {
 	errs   []error           // the request failed
 	failed *failure          // so did the load
@@ -73,7 +72,6 @@ type calling[T any] struct {
 	done  func(q *request[T], r Result[T], errs []error)
 }
 
-// end ends one request with what the call returns for its key.
 func (c *calling[T]) end(q *request[T], r Result[T], errs []error) {
 	c.g.returned(c.began, r.Source, errs)
 	c.done(q, r, errs)

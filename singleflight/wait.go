@@ -213,7 +213,6 @@ func (f *flight[T]) conclude(serve func(before bool, open []*request[T]) (unserv
 	f.startAnew(unserved)
 }
 
-// answerWith serves requests with the content of an envelope.
 func (f *flight[T]) answerWith(open []*request[T], e envelope.Envelope, age time.Duration, from Source) []*request[T] {
 	o := outcome[T]{env: e, source: from, age: age}
 	if e.Kind != envelope.Value {

@@ -2,7 +2,6 @@ package codec
 
 import "github.com/vmihailenco/msgpack/v5/msgpcode"
 
-// kind says what follows the head of a MessagePack value.
 type kind byte
 
 const (

@@ -33,10 +33,7 @@ var (
 	}
 )
 
-// EncodesItself reports whether t, or a pointer to it, has methods that encode it.
 func EncodesItself(t reflect.Type) bool { return hasOneOf(encoders, t) }
-
-// DecodesItself reports whether t, or a pointer to it, has methods that decode it.
 func DecodesItself(t reflect.Type) bool { return hasOneOf(decoders, t) }
 
 func hasOneOf(methods []reflect.Type, t reflect.Type) bool {
@@ -103,7 +100,6 @@ func (d depth) check(v reflect.Value) error {
 	return errs
 }
 
-// isEncoded reports whether the library encodes a field.
 func isEncoded(field reflect.StructField) bool {
 	name, _, _ := strings.Cut(field.Tag.Get("msgpack"), ",")
 	return (field.IsExported() || field.Anonymous) && name != "-"

@@ -26,7 +26,6 @@ type Msgpack struct{}
 // maxPooled bounds the data, in bytes, after which a decoder is reused. Its buffers have grown with the data.
 const maxPooled = 1 << 20
 
-// decoding is one use of the library's decoder.
 type decoding struct {
 	dec      *msgpack.Decoder
 	in       reader

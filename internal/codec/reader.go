@@ -7,7 +7,6 @@ import (
 
 var errContent = errors.New("msgpack: an extension where a map is wanted, or one whose decoder doesn't read it as a whole")
 
-// span is the part of the data from one position up to another.
 type span struct{ from, to int }
 
 // reader is what the decoder reads from. It guards against one flaw of the library: if the target is a map and the

@@ -15,7 +15,6 @@ func Fingerprint(t reflect.Type, all bool) string {
 	return f.text.String()
 }
 
-// fingerprint records what a codec sees of a type.
 type fingerprint struct {
 	text strings.Builder
 	// all says that it is not known what the codec sees. So everything counts: whole tags, hidden fields, and the

@@ -14,7 +14,6 @@ type Key struct {
 	Value  string // its name in Redis
 }
 
-// Load is a running loader.
 type Load struct {
 	keys          []Key
 	endIfUnwanted func()
@@ -24,7 +23,6 @@ type Load struct {
 	waits map[Key]int // the keys that its loader waits for now, and how often
 }
 
-// graph holds the loads that run in this process.
 var graph = struct {
 	mu    sync.Mutex // no other lock is taken while it is held
 	loads map[Key]map[*Load]struct{}
@@ -39,7 +37,6 @@ type Above struct {
 
 type aboveKey struct{}
 
-// Of returns the loads that ctx runs under.
 func Of(ctx context.Context) *Above {
 	above, _ := ctx.Value(aboveKey{}).(*Above)
 	return above

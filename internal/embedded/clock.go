@@ -24,7 +24,6 @@ func StepClock(m *miniredis.Miniredis) {
 	c.server.SetPreHook(c.beforeCommand)
 }
 
-// clock is the clock of a server.
 type clock struct {
 	m      *miniredis.Miniredis
 	server *server.Server

@@ -26,7 +26,6 @@ type conn struct {
 	in, out *stream
 }
 
-// stream carries bytes in one direction.
 type stream struct {
 	mu      sync.Mutex
 	changed sync.Cond // something that a reader waits for has changed
@@ -97,7 +96,6 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// set changes something under the lock and wakes readers.
 func (s *stream) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

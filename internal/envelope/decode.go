@@ -10,7 +10,6 @@ import (
 // fieldsLen is the total width of kind, schema, fresh, kept and took.
 const fieldsLen = 1 + 5 + 3*9
 
-// These are the positions at which the fields begin.
 const (
 	sumAt    = HeadLen
 	kindAt   = sumAt + sumLen
@@ -85,7 +84,6 @@ func Header(data string) (Envelope, error) {
 	return e, nil
 }
 
-// stamp reads the decimal digits of the time of publication.
 func stamp(digits string) (us int64, ok bool) {
 	for i := range len(digits) {
 		c := digits[i] - '0'
@@ -97,7 +95,6 @@ func stamp(digits string) (us int64, ok bool) {
 	return us, true
 }
 
-// number reads an unsigned integer of up to eight bytes.
 func number(s string) (n uint64) {
 	for i := range len(s) {
 		n = n<<8 | uint64(s[i])

@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// These are the MessagePack codes that an envelope uses.
 const (
 	codeUint32 = 0xce
 	codeUint64 = 0xcf

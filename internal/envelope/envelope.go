@@ -24,7 +24,6 @@ import (
 	"time"
 )
 
-// Kind says what an envelope holds.
 type Kind byte
 
 // The kinds. Those from Failure on are results of loads that returned no value.

@@ -41,7 +41,6 @@ func New(rdb redis.UniversalClient, prefix string) *Lister {
 	return &Lister{rdb: rdb, prefix: prefix, cluster: clusterOf(rdb)}
 }
 
-// Prefix returns the prefix of the keys that l lists.
 func (l *Lister) Prefix() string { return l.prefix }
 
 const (

@@ -38,7 +38,6 @@ func waitingFor(now time.Time, score float64) time.Duration {
 // may follow.
 const handleLen = 22
 
-// membersOf returns the contents of entries.
 func membersOf(entries []redis.Z) []string {
 	all := make([]string, len(entries))
 	for i, z := range entries {

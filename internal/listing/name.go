@@ -24,7 +24,6 @@ type Resource struct {
 	base string // the beginning of its keys in Redis, up to the part
 }
 
-// Part returns the name of one of the resource's keys in Redis.
 func (r Resource) Part(part string) string {
 	if r.Schema != "" {
 		part += "." + r.Schema
@@ -108,10 +107,8 @@ func parse(prefix, name string) (r Resource, part string, ok bool) {
 	return r, part, true
 }
 
-// pattern returns a pattern for SCAN that matches all keys of a prefix.
 func pattern(prefix string) string { return escapePattern(prefix) + ":???:{*" }
 
-// escapePattern returns a pattern that matches only text.
 func escapePattern(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `^`, `\^`).Replace(text)
 }

@@ -34,7 +34,6 @@ type Waiter struct {
 	limit int // the limit that it waits under
 }
 
-// Value describes a cached value.
 type Value struct {
 	Bytes     int
 	Published time.Time
@@ -44,7 +43,6 @@ type Value struct {
 	Known     bool          // its header could be read; else only Bytes and KeptFor are set
 }
 
-// State describes one resource.
 type State struct {
 	Resource
 	At     time.Time // the server's clock
@@ -71,7 +69,6 @@ type State struct {
 	KeptFor   time.Duration // how long that value is kept; 0: without end
 }
 
-// Bounds bounds how much State reads.
 type Bounds struct {
 	Entries int // of the holders, and also of the queue; 0: a million
 }
@@ -100,7 +97,6 @@ func (l *Lister) State(ctx context.Context, r Resource, bounds Bounds) (State, e
 	return s, err
 }
 
-// leases reads the holders and the queue.
 func (l *Lister) leases(ctx context.Context, s *State, most int) error {
 	held, token, err := l.held(ctx, s, most)
 	bounded := err == ErrTooMany
@@ -226,7 +222,6 @@ func (l *Lister) living(ctx context.Context, s *State, queued []redis.Z) ([]redi
 	return living, err
 }
 
-// caps reads the stored limits.
 func (l *Lister) caps(ctx context.Context, s *State) error {
 	if s.fenced() {
 		s.Limit = 1
@@ -315,7 +310,6 @@ func (r Resource) another(m member) bool {
 	return r.HasTotal && r.Key != "" && m.tenant != r.Key
 }
 
-// waiters turns the living entries of the queue into waiters.
 func (s *State) waiters(living []redis.Z) {
 	for _, z := range living {
 		m, ok := memberOf(z, s.HasTotal)

@@ -48,7 +48,6 @@ const oldest = 200
 // heads is how many entries of a queue are checked to find the first live waiter.
 const heads = 10
 
-// poll holds the commands for one resource.
 type poll struct {
 	used, alive         *redis.IntCmd
 	holder, queue       *redis.ZSliceCmd
@@ -119,7 +118,6 @@ func (l *Lister) polled(ctx context.Context, all []Resource) ([]Use, error) {
 	return uses, nil
 }
 
-// ask adds the commands for one resource.
 func ask(ctx context.Context, p redis.Pipeliner, r Resource, now time.Time) (q poll) {
 	if r.Kind == keys.Guard {
 		q.fence, q.value = p.Get(ctx, r.Part("seen")), p.PTTL(ctx, r.Part("value"))
@@ -142,7 +140,6 @@ func ask(ctx context.Context, p redis.Pipeliner, r Resource, now time.Time) (q p
 	return q
 }
 
-// use makes a line from the replies.
 func (q poll) use(r Resource, now time.Time) Use {
 	u := Use{Resource: r}
 	fail := func(err error) {
@@ -188,7 +185,6 @@ func (q poll) use(r Resource, now time.Time) Use {
 	return u
 }
 
-// held notes since when a lease is held.
 func (u *Use) held(z redis.Z, now time.Time) {
 	if m, ok := memberOf(z, false); ok {
 		s := State{Resource: u.Resource, At: now, Token: u.Token}
@@ -225,7 +221,6 @@ func (u *Use) waits(q poll, now time.Time, fail func(error)) {
 	}
 }
 
-// caps finds the limit that is in force.
 func (u *Use) caps(q poll, fail func(error)) {
 	if q.limit == nil {
 		u.Limit = 1

@@ -81,7 +81,6 @@ func value(now time.Time, head string, size int, kept time.Duration) *Value {
 	return v
 }
 
-// guard reads the two keys of a guard.
 func (l *Lister) guard(ctx context.Context, s *State) error {
 	var seen *redis.StringCmd
 	var kept *redis.DurationCmd

@@ -10,10 +10,8 @@ import (
 
 var inspectScript = call.NewScript("load inspect", luascripts.LoadsInspect())
 
-// Inspect prepares the call that reads the state of a cached value.
 func (r *Resource) Inspect() *call.Call { return r.call(inspectScript, withNear).WithText() }
 
-// State is the state of a cached value.
 type State struct {
 	Now         int64         // server time, µs
 	LeaseEnds   time.Duration // until the lease of the running load ends; 0: no load runs
@@ -31,7 +29,6 @@ type State struct {
 	Failure     string
 }
 
-// ReadInspect reads the reply to an inspect.
 func ReadInspect(v []int64, text []string) (State, error) {
 	if len(v) != 9 || len(text) != 3 {
 		return State{}, call.Malformed("load inspect", v)

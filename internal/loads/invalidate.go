@@ -40,7 +40,6 @@ func (a Acknowledge) words() []any {
 	return []any{a.Number, a.Handle}
 }
 
-// Dropped is the reply to an invalidation or a put.
 type Dropped struct {
 	At      int64         // server time, µs
 	Void    bool          // the put arrived too late and did nothing
@@ -55,7 +54,6 @@ type Reader struct {
 	Lasts  time.Duration // how long it may, from the moment at which the script ran
 }
 
-// ReadInvalidate reads the reply to an invalidation.
 func ReadInvalidate(v []int64, text []string) (Dropped, error) {
 	if len(v) < 2 || len(text) < len(v)-3 {
 		return Dropped{}, call.Malformed("load invalidate", v)
@@ -63,7 +61,6 @@ func ReadInvalidate(v []int64, text []string) (Dropped, error) {
 	return dropped(v[0], v[2:], text), nil
 }
 
-// ReadPut reads the reply to a put.
 func ReadPut(v []int64, text []string) (Dropped, error) {
 	const done, void = 1, 6
 	if len(v) < 2 || len(text) < len(v)-3 || (v[0] != done && v[0] != void) {

@@ -34,13 +34,11 @@ var (
 // ErrUnwanted says that a lease was given back because no caller waited for its load any more.
 var ErrUnwanted = errors.New("no caller waits for it any more")
 
-// Family is the protocol of one family of cached values, for one schema.
 type Family struct {
 	keys.Family
 	Schema uint32
 }
 
-// Resource returns the Redis keys of key.
 func (f Family) Resource(key string) (protocol.Resource, error) {
 	r, err := f.Family.Resource(key)
 	if err != nil {
@@ -65,7 +63,6 @@ func Part(r keys.Resource, part string, schema uint32) string {
 	return r.Part(part) + fmt.Sprintf(".%08x", schema)
 }
 
-// NewResource returns the Redis keys of a cached value.
 func NewResource(r keys.Resource, schema uint32) *Resource {
 	q := &Resource{label: r.Label}
 	for i, part := range []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside"} {
@@ -75,10 +72,7 @@ func NewResource(r keys.Resource, schema uint32) *Resource {
 	return q
 }
 
-// Label returns the family and the key.
-func (r *Resource) Label() string { return r.label }
-
-// FirstKey returns the Redis key of the holders.
+func (r *Resource) Label() string    { return r.label }
 func (r *Resource) FirstKey() string { return r.keys[0].(string) }
 
 const (
@@ -116,7 +110,6 @@ func (r *Resource) Ask(waiters []protocol.Request) *call.Call {
 	return r.call(askScript, own, words...).WithText()
 }
 
-// ReadAsk reads the reply to an ask.
 func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []protocol.Request) (protocol.Reply, error) {
 	if len(v) != 3+3*len(waiters) {
 		return protocol.Reply{}, call.Malformed("load ask", v)
@@ -137,7 +130,6 @@ func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []protocol.Request) 
 	return reply, nil
 }
 
-// readState returns the state of a key whose lease ends in ms and that has waiting requests.
 func readState(ms, waiting int64) protocol.State {
 	return protocol.State{Earliest: call.Duration(ms), InUse: 1, Limit: 1, Waiting: int(waiting)}
 }
@@ -156,10 +148,7 @@ type Request struct {
 	unwatched atomic.Bool
 }
 
-// ID names the attempt in listings.
-func (q *Request) ID() string { return protocol.ListedID(q.ownerID) }
-
-// OwnerID returns the member of the request in the sorted sets.
+func (q *Request) ID() string      { return protocol.ListedID(q.ownerID) }
 func (q *Request) OwnerID() string { return q.ownerID }
 
 // Enter prepares the call that takes the lease, or a place among the waiters.
@@ -188,7 +177,6 @@ var enterCodes = map[int64]life.Code{
 	published: life.Answered, remembered: life.Answered,
 }
 
-// ReadEnter reads the reply to an enter.
 func (q *Request) ReadEnter(c *call.Call, v []int64) (protocol.Reply, error) {
 	if len(v) != 5 || enterCodes[v[0]] == life.Gone {
 		return protocol.Reply{}, call.Malformed("load enter", v)
@@ -245,7 +233,6 @@ func (q *Request) Leave(enterMayArriveUntil int64) *call.Call {
 	return q.res.call(leaveScript, own, q.ownerID, call.MillisecondsUp(enterMayArriveUntil))
 }
 
-// ReadLeave reads the reply to a leave.
 func (q *Request) ReadLeave(v []int64) (r protocol.Reply, err error) {
 	if len(v) != 2 {
 		return r, call.Malformed("load leave", v)
@@ -260,7 +247,6 @@ func (q *Request) Renew(o protocol.RenewOptions) *call.Call {
 	return q.res.call(renewScript, own, q.ownerID, call.Milliseconds(o.Term), call.Flag(q.unwatched.Load()), call.MillisecondsUp(o.EnterMayArriveUntil))
 }
 
-// ReadRenew reads the reply to a renewal.
 func (q *Request) ReadRenew(v []int64) (r protocol.Reply, err error) {
 	const unwanted = -1
 	switch {
@@ -296,7 +282,6 @@ func (q *Request) ReadMessage(text string) (r protocol.Result, ok bool) {
 	return r, true
 }
 
-// ParseMessage reads a message: the token of a load, and its record.
 func ParseMessage(text string) (token uint64, r Record, err error) {
 	words := strings.SplitN(text, " ", 5)
 	if len(words) != 5 || words[2] != "0" {

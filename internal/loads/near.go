@@ -29,7 +29,6 @@ func NearRead(value, near, reader string, lasts time.Duration, known string) *ca
 	return call.New(nearReadScript, 2, value, near, reader, call.Milliseconds(lasts), known).WithText()
 }
 
-// NearValue is the reply to a near read.
 type NearValue struct {
 	At         int64  // server time, µs
 	Found      bool   // there is a value
@@ -38,7 +37,6 @@ type NearValue struct {
 	Text       string // the value
 }
 
-// ReadNearRead reads the reply to a near read.
 func ReadNearRead(v []int64, text []string) (NearValue, error) {
 	const none, registered, same, refused = 0, 1, 2, 3
 	if len(v) != 2 || v[1] < none || v[1] > refused || (v[1] == registered || v[1] == refused) != (len(text) == 1) {
@@ -103,7 +101,6 @@ func NearLeave(near []string, reader string, drops []Drop) *call.Call {
 	return c
 }
 
-// Drop is the message that tells a reader to drop its copy.
 type Drop struct {
 	Acknowledge
 	Score string // of the registration that the reader had

@@ -23,17 +23,14 @@ type Result struct {
 	Remember time.Duration
 }
 
-// PublishState is the outcome of a publication.
 type PublishState int64
 
-// These are the states in the script's reply.
 const (
 	LeaseOver  PublishState = 0 // the lease had ended; nothing was done
 	Published  PublishState = 1
 	HandedOnly PublishState = 2 // the load was invalidated: handed to the waiters, not stored
 )
 
-// PublishReply is the reply to a publish.
 type PublishReply struct {
 	State PublishState
 	Now   int64 // server time, µs
@@ -52,7 +49,6 @@ func (q *Request) Publish(token uint64, enterMayArriveUntil int64, r Result) *ca
 	return c
 }
 
-// ReadPublish reads the reply to a publish.
 func ReadPublish(v []int64) (PublishReply, error) {
 	if len(v) != 3 || v[0] < 0 || v[0] > 2 {
 		return PublishReply{}, call.Malformed("load publish", v)
@@ -125,7 +121,6 @@ func giveUp(open []*Publication) {
 	}
 }
 
-// publishOutcome is the outcome of one try to publish.
 type publishOutcome struct {
 	p     *Publication
 	reply PublishReply
@@ -203,7 +198,6 @@ func tellOthers(m *lease.Manager, l *lease.Lease, r Result) {
 	})
 }
 
-// request returns the request of the lease of a load.
 func request(l *lease.Lease) *Request { return l.Request().(*Request) }
 
 // Unwatch says that no caller of this process waits any more for the load under l. From then

@@ -10,7 +10,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
-// Config has the settings of a Cache.
 type Config struct {
 	For          time.Duration // how long a copy may be served after Redis confirmed it
 	Bytes        int           // the memory of the cache
@@ -19,7 +18,6 @@ type Config struct {
 	MaxValue     int           // bytes; a larger value is not kept
 }
 
-// Key is one key with its other names.
 type Key struct {
 	keys.Resource
 	Name  string // as the caller passed it
@@ -69,7 +67,6 @@ type reading struct {
 // several is in reading.seen if calls got several values, or none: no head is like this.
 const several = "several"
 
-// NewCache makes the cache of the handle that line belongs to.
 func NewCache(client *call.Client, line *Line, cfg Config) *Cache {
 	c := &Cache{
 		cfg: cfg, client: client, line: line, born: time.Now(),
@@ -82,7 +79,6 @@ func NewCache(client *call.Client, line *Line, cfg Config) *Cache {
 	return c
 }
 
-// now returns the present time of the cache.
 func (c *Cache) now() int64 { return int64(time.Since(c.born)) }
 
 // Find returns the copy of a key that may be served now, and the age of the value; nil: there

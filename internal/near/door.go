@@ -68,7 +68,6 @@ func (d *door) worth(k *knocks, now int64) uint32 {
 	return k.count
 }
 
-// forget makes a key start anew.
 func (d *door) forget(hash uint64) {
 	if k, _, _ := d.find(hash); k != nil {
 		*k = knocks{}

@@ -83,5 +83,4 @@ func (l *Line) subscribed(watched string) {
 	l.Writer.onSubscribed(watched)
 }
 
-// Close ends the subscription and waits for its goroutines.
 func (l *Line) Close() { l.inbox.Close() }

@@ -17,7 +17,6 @@ package near
 
 import "time"
 
-// Bounds of the settings.
 const (
 	MinFor       = 20 * time.Millisecond
 	MaxFor       = time.Minute

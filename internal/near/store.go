@@ -114,7 +114,6 @@ func (s *store) remove(c *Copy) {
 	c.next, c.prev = nil, nil
 }
 
-// age returns how old the value is at a time of the cache.
 func (c *Copy) age(now int64) time.Duration { return time.Duration(now - c.published) }
 
 // freshUntil returns when the TTL of the value is over, as a time of the cache.

@@ -34,7 +34,6 @@ func newTable() *table {
 
 func (t *table) hash(key string) uint64 { return maphash.String(t.seed, key) }
 
-// get returns the copy of key, or nil.
 func (t *table) get(key string) *Copy {
 	hash := t.hash(key)
 	buckets := *t.buckets.Load()
@@ -66,7 +65,6 @@ func (t *table) put(key string, c *Copy) {
 	}
 }
 
-// remove takes key out. Called with the lock.
 func (t *table) remove(key string) {
 	hash := t.hash(key)
 	buckets := *t.buckets.Load()

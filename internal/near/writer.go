@@ -72,7 +72,6 @@ func (g *waiting) signal() {
 	}
 }
 
-// Begin numbers a call that is about to be sent.
 func (w *Writer) Begin() *Told {
 	w.mu.Lock()
 	defer w.mu.Unlock()

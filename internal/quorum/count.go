@@ -30,7 +30,6 @@ const (
 	probing // a renewal that changes nothing
 )
 
-// An outcome is what a round has come to.
 type outcome struct {
 	code     life.Code
 	deadline time.Time // of Granted
@@ -77,7 +76,6 @@ func (v *voter) expire(r *round) {
 	t.do()
 }
 
-// note notes that a server has answered, or has failed to. Called with the lock.
 func (v *voter) note(i int) {
 	for _, r := range v.rounds {
 		r.pending[i] = false

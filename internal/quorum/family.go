@@ -31,7 +31,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/lease"
 )
 
-// A Family is the servers that decide the locks of one handle.
 type Family struct {
 	keys    keys.Family
 	servers []*server
@@ -85,7 +84,6 @@ func New(rdbs []redis.UniversalClient, family keys.Family) (*Family, []error) {
 	return f, f.twice()
 }
 
-// field is the name of a server's client in errors.
 func field(i int) string { return fmt.Sprintf("rdbs[%d]", i) }
 
 // askWithin bounds the question for the servers' run ids, when a handle is made.
@@ -142,10 +140,8 @@ func (f *Family) Close() {
 	f.active.Wait()
 }
 
-// Do begins a joint call and waits for it.
 func (f *Family) Do(ctx context.Context, c *call.Call) ([]int64, error) { return c.DoJointly(ctx) }
 
-// Start begins joint calls.
 func (f *Family) Start(ctx context.Context, active *sync.WaitGroup, calls ...*call.Call) {
 	for _, c := range calls {
 		c.Begin(ctx, active)
@@ -158,14 +154,11 @@ func (f *Family) Brief() context.Context { return f.servers[0].client.Brief() }
 // Now returns the time of the clock that stands for all servers, which is the local one: the
 // replies of joint calls tell it. The clocks of the servers are the concern of the voters.
 func (f *Family) Now(string) (us int64, wait *call.Question) { return f.micros(time.Now()), nil }
-
-// Learn has nothing to learn.
-func (f *Family) Learn(string, call.Sample) {}
+func (f *Family) Learn(string, call.Sample)                  {}
 
 // Node returns the name of the servers together.
 func (f *Family) Node(string) string { return "" }
 
-// micros returns t by the clock that stands for all servers.
 func (f *Family) micros(t time.Time) int64 {
 	return t.Sub(f.epoch).Microseconds()
 }
@@ -261,7 +254,6 @@ func (f *Family) clocks(key string, then func(error)) {
 	})
 }
 
-// each calls fn for all voters, without the lock.
 func (f *Family) each(fn func(v *voter)) {
 	f.mu.Lock()
 	all := make([]*voter, 0, len(f.voters))

@@ -39,14 +39,12 @@ func (b *inboxes) Watch(key string) (since time.Time) {
 	return since
 }
 
-// Unwatch ends one Watch.
 func (b *inboxes) Unwatch(key string) {
 	for _, s := range b.f.servers {
 		s.inbox.Unwatch(key)
 	}
 }
 
-// Close ends the subscriptions.
 func (b *inboxes) Close() {
 	for _, s := range b.f.servers {
 		s.inbox.Close()

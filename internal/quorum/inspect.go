@@ -13,7 +13,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
-// inspectWithin bounds the duration of one Inspect.
 const inspectWithin = 10 * time.Second
 
 // A State is what a majority of servers knows of a lock.

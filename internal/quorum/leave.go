@@ -68,7 +68,6 @@ func (v *voter) leave(_ time.Time, end func([]int64, []string, error)) {
 	t.do()
 }
 
-// leaveServer gives back on one server.
 func (v *voter) leaveServer(i int, lead int64, l *leaveRound) {
 	server, key := v.f.servers[i], v.res.FirstKey()
 	v.mu.Lock()
@@ -112,7 +111,6 @@ func (f *Family) askOthers(v *voter, i int) {
 	})
 }
 
-// onLeft takes the outcome of a leave on one server.
 func (v *voter) onLeft(i int, l *leaveRound, reply []int64, err error) {
 	var t todo
 	v.mu.Lock()

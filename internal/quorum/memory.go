@@ -28,7 +28,6 @@ type memory struct {
 	over    []int64    // by server: the abstention (its birth, µs) that was over when it last answered
 }
 
-// A look is what a server says of its memory.
 type look struct {
 	ok, votes, fresh bool
 	birth            int64

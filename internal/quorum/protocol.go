@@ -24,7 +24,6 @@ var (
 	revokeScript = call.NewScript("quorum revoke", luascripts.QuorumRevoke())
 )
 
-// Resource returns the Resource of key.
 func (f *Family) Resource(key string) (protocol.Resource, error) {
 	r, err := f.keys.Resource(key)
 	if err != nil {
@@ -33,20 +32,15 @@ func (f *Family) Resource(key string) (protocol.Resource, error) {
 	return &Resource{f: f, label: r.Label, keys: [5]any{r.Part("holders"), r.Part("queue"), r.Part("alive"), r.Part("fence"), f.born}}, nil
 }
 
-// A Resource is one lock.
 type Resource struct {
 	f     *Family
 	label string
 	keys  [5]any // holders, queue, alive, fence, born
 }
 
-// Label returns the family and the key.
-func (r *Resource) Label() string { return r.label }
-
-// FirstKey returns the Redis key of the holders.
+func (r *Resource) Label() string    { return r.label }
 func (r *Resource) FirstKey() string { return r.keys[0].(string) }
 
-// Request makes a new attempt.
 func (r *Resource) Request(t protocol.Terms) protocol.Request {
 	once, _ := t.Want.(*Once)
 	return &voter{f: r.f, res: r, terms: t, once: once, seats: make([]seat, len(r.f.servers))}
@@ -103,7 +97,6 @@ func (r *Resource) told(waiters []protocol.Request, sent time.Time, outcomes []o
 	end(reply, reasons, nil)
 }
 
-// ReadAsk reads the reply to an ask.
 func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []protocol.Request) (protocol.Reply, error) {
 	if len(v) != 5+3*len(waiters) {
 		return protocol.Reply{}, call.Malformed("ask", v)
@@ -151,7 +144,6 @@ func (r *Resource) leave(member string, copies, lead int64, once *Once) *call.Ca
 	return c
 }
 
-// ID returns the attempt's name in listings.
 func (v *voter) ID() string { return protocol.ListedID(v.terms.OwnerID()) }
 
 // Enter prepares the joint call that asks all servers for their votes.
@@ -179,7 +171,6 @@ func (v *voter) Leave(int64) *call.Call {
 	return call.NewJoint(func(_ context.Context, sent time.Time, end func([]int64, []string, error)) { v.leave(sent, end) })
 }
 
-// ReadLeave reads the reply to a leave.
 func (*voter) ReadLeave(v []int64) (r protocol.Reply, err error) {
 	if len(v) != 1 {
 		return r, call.Malformed("leave", v)
@@ -195,7 +186,6 @@ func (v *voter) Renew(o protocol.RenewOptions) *call.Call {
 	})
 }
 
-// ReadRenew reads the reply to a renewal.
 func (*voter) ReadRenew(v []int64) (r protocol.Reply, err error) {
 	r.Result, err = permits.ReadRenew("renew", v)
 	return r, err
@@ -210,14 +200,12 @@ func (*voter) ReadMessage(text string) (protocol.Result, bool) {
 // SetLastToken has no use: no lease of a quorum serves several turns.
 func (*voter) SetLastToken(uint64) {}
 
-// SetCompletes makes the leave store that the run is complete.
 func (v *voter) SetCompletes() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.completes = true
 }
 
-// enter begins a round of enters.
 func (v *voter) enter(sent time.Time, o protocol.EnterOptions, end func([]int64, []string, error)) {
 	v.f.clocks(v.res.FirstKey(), func(err error) {
 		if err != nil {
@@ -262,7 +250,6 @@ func (v *voter) enter(sent time.Time, o protocol.EnterOptions, end func([]int64,
 	})
 }
 
-// wake begins a round of signs of life.
 func (v *voter) wake(sent time.Time, end func(outcome)) {
 	us, _, _ := v.f.median(v.res.FirstKey())
 	var t todo
@@ -288,7 +275,6 @@ func (v *voter) wake(sent time.Time, end func(outcome)) {
 	t.do()
 }
 
-// renew begins a round of renewals.
 func (v *voter) renew(sent time.Time, term time.Duration, end func([]int64, []string, error)) {
 	var t todo
 	v.mu.Lock()

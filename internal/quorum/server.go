@@ -14,7 +14,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
-// A server has one vote for each lock.
 type server struct {
 	f      *Family
 	i      int
@@ -92,14 +91,12 @@ func (s *server) away(key string) error {
 	return s.client.Reachable(endedCtx, key) // it does not wait
 }
 
-// endedCtx is already cancelled.
 var endedCtx = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// start sends a call and does not wait.
 func (s *server) start(ctx context.Context, c *call.Call) { s.client.Start(ctx, &s.f.active, c) }
 
 const (

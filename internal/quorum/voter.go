@@ -67,7 +67,6 @@ const (
 	leaving
 )
 
-// A seat is what a voter knows of one server.
 type seat struct {
 	stand   stand
 	until   time.Time // the vote is surely held until then; of held
@@ -212,7 +211,6 @@ func (v *voter) raise(i int, token uint64, t *todo) {
 // Called with the lock.
 func (v *voter) heal(i int, term time.Duration, t *todo) { v.sendEnter(i, heals, term, v.token, t) }
 
-// sendEnter sends an enter. Called with the lock.
 func (v *voter) sendEnter(i int, k kind, term time.Duration, token uint64, t *todo) {
 	server := v.f.servers[i]
 	mode, raises, most := "wait", 0, v.most
@@ -272,7 +270,6 @@ func (v *voter) yield(i int, t *todo) {
 	v.send(i, yields, c, fl, t)
 }
 
-// send sends a call of the present try. Called with the lock.
 func (v *voter) send(i int, k kind, c *call.Call, fl *flight, t *todo) {
 	s := &v.seats[i]
 	s.sent++
@@ -293,7 +290,6 @@ func (v *voter) send(i int, k kind, c *call.Call, fl *flight, t *todo) {
 	})
 }
 
-// unsent is the error of a call that was not sent.
 type unsent struct{ cause error }
 
 func (e *unsent) Error() string        { return e.cause.Error() }

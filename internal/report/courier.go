@@ -135,7 +135,6 @@ func (c *courier[T]) take() bool {
 	return true
 }
 
-// guard calls fn and outlives its panic.
 func (c *courier[T]) guard(fn func()) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -30,7 +30,6 @@ type Reporter struct {
 	away    map[string]string
 }
 
-// A line is one line for the Logger.
 type line struct {
 	level slog.Level
 	text  string
@@ -148,12 +147,10 @@ func acquireOutcome(ctx context.Context, err error) leasehold.Outcome {
 	}
 }
 
-// Ended returns the event of a hold that has ended because of why.
 func Ended(permits int, held time.Duration, why error) leasehold.Event {
 	return leasehold.Event{Kind: leasehold.EventHoldEnded, Outcome: HoldOutcome(why), Duration: held, Permits: permits}
 }
 
-// HoldOutcome returns how a hold ended because of why.
 func HoldOutcome(why error) leasehold.Outcome {
 	switch {
 	case errors.Is(why, leasehold.ErrClosed):
