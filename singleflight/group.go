@@ -79,7 +79,7 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 		cfg.Logger = logger
 	}
 	cfg = cfg.withDefaults()
-	family := keys.Family{Prefix: cfg.Prefix, Kind: loads.Kind, Name: cfg.Name, Hash: cfg.HashKeys}
+	family := keys.Family{Prefix: cfg.Prefix, Kind: keys.Flight, Name: cfg.Name, Hash: cfg.HashKeys}
 	errs := cfg.check()
 	sentinels, problems := readSentinels(cfg.Errors)
 	errs = append(errs, problems...)

@@ -1,8 +1,8 @@
 package codec
 
 import (
+	"cmp"
 	"encoding"
-	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -53,34 +53,33 @@ func (d depth) check(v reflect.Value) error {
 		return nil
 	}
 	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
+	case reflect.Pointer, reflect.Interface, reflect.Slice, reflect.Map:
 		if v.IsNil() {
 			return nil
 		}
+	}
+	if v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 		if d.links++; d.links > maxDepth {
 			return errDeep
 		}
 		return d.check(v.Elem())
-	case reflect.Slice, reflect.Map:
-		if v.IsNil() {
-			return nil
-		}
 	}
 	in := depth{nested: d.nested + 1}
 	if in.nested > maxDepth {
 		return errDeep
 	}
-	var errs error
 	switch v.Kind() {
 	case reflect.Slice, reflect.Array:
 		for i := range v.Len() {
-			if errs = in.check(v.Index(i)); errs != nil {
-				break
+			if err := in.check(v.Index(i)); err != nil {
+				return err
 			}
 		}
 	case reflect.Map:
-		for all := v.MapRange(); errs == nil && all.Next(); {
-			errs = errors.Join(in.check(all.Key()), in.check(all.Value()))
+		for all := v.MapRange(); all.Next(); {
+			if err := cmp.Or(in.check(all.Key()), in.check(all.Value())); err != nil {
+				return err
+			}
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
@@ -92,12 +91,12 @@ func (d depth) check(v reflect.Value) error {
 				of = d // its fields are encoded among those of v
 				of.links++
 			}
-			if errs = of.check(v.Field(i)); errs != nil {
-				break
+			if err := of.check(v.Field(i)); err != nil {
+				return err
 			}
 		}
 	}
-	return errs
+	return nil
 }
 
 func isEncoded(field reflect.StructField) bool {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,24 @@ import (
 	"github.com/leasehold-go/leasehold/internal/codec"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
+
+// user is a value as small as those that many caches are full of.
+type user struct {
+	ID      int64
+	Name    string
+	Email   string
+	Active  bool
+	Score   float64
+	Created time.Time
+	Roles   []string
+}
+
+func someUser() user {
+	return user{
+		ID: 4711, Name: "Ada Lovelace", Email: "ada@example.com", Active: true, Score: 0.5,
+		Created: time.Unix(1_700_000_000, 123_000_000), Roles: []string{"admin", "author"},
+	}
+}
 
 type nested struct {
 	Next  *nested
@@ -41,7 +60,7 @@ func TestCodecRoundTrip(t *testing.T) {
 		map[string]string{"a": "b"},
 		map[int]bool{3: true},
 		[3]int{1, 2, 3},
-		&text, someUser(), repeat(someUser(), 1000), strings.Repeat("long", 100_000),
+		&text, someUser(), slices.Repeat([]user{someUser()}, 1000), strings.Repeat("long", 100_000),
 		arrayed{A: 1, B: []byte("b"), C: &text},
 		nested{
 			Next: &nested{Any: "a"}, List: []nested{{}, {Any: int64(1)}},
@@ -136,7 +155,7 @@ func TestUnmarshalLeavesNoGoroutine(t *testing.T) {
 
 // A decoder that failed or panicked is not used by another.
 func TestManyDecodeAtATime(t *testing.T) {
-	want := repeat(someUser(), 3)
+	want := slices.Repeat([]user{someUser()}, 3)
 	data := redistest.Must(codec.Msgpack{}.Marshal(want))(t)
 	var wg sync.WaitGroup
 	for range 4 {

@@ -84,37 +84,32 @@ func TestWhatThePackagesHoldIsListed(t *testing.T) {
 		redistest.Eventually(t, "only the slow load to hold a permit", func() bool { return rdb.ZCard(ctx, loads).Val() == 1 })
 
 		some := uses(t, l)
-		u := find(t, some, keys.Semaphore, "acme {1}")
-		redistest.Check(t, u.Family == "exp:orts" && u.InUse == 5 && u.Limit == 5 && !u.Stored &&
-			u.Waiting == 2 && u.LongestWait > 0 && u.ExpiresIn > 20*time.Second && !u.Idle(),
-			"the semaphore is %+v", u)
-		s := redistest.Must(l.State(ctx, u.Resource, listing.Bounds{}))(t)
-		if len(s.Holders) != 2 || s.InUse != 5 || s.Holders[0].ID != two.ID() || s.Holders[0].Permits != 2 ||
-			s.Holders[1].ID != three.ID() || s.Holders[1].Permits != 3 || s.Limit != 5 {
-			t.Errorf("its holders are %+v, want %s and %s", s, two.ID(), three.ID())
+		check := func(kind keys.Kind, key string, ok func(u listing.Use) bool) listing.State {
+			u := find(t, some, kind, key)
+			redistest.Check(t, ok(u), "%s %q is %+v, %+v", kind, key, u, u.Value)
+			return redistest.Must(l.State(ctx, u.Resource, listing.Bounds{}))(t)
 		}
+		s := check(keys.Semaphore, "acme {1}", func(u listing.Use) bool {
+			return u.Family == "exp:orts" && u.InUse == 5 && u.Limit == 5 && !u.Stored &&
+				u.Waiting == 2 && u.LongestWait > 0 && u.ExpiresIn > 20*time.Second && !u.Idle()
+		})
+		redistest.Check(t, len(s.Holders) == 2 && s.InUse == 5 && s.Holders[0].ID == two.ID() && s.Holders[0].Permits == 2 &&
+			s.Holders[1].ID == three.ID() && s.Holders[1].Permits == 3 && s.Limit == 5, "its holders are %+v", s)
 		redistest.Between(t, s.At.Sub(s.Holders[0].Since), 0, redistest.Soon, "the first is said to have held for %v")
 		if len(s.Waiters) != 2 || s.Waiters[0].Position != 1 || s.Waiters[0].Permits != 1 || s.Waiters[1].Position != 2 ||
 			s.Waiters[1].Permits != 2 || s.Waiters[0].WaitingFor < s.Waiters[1].WaitingFor || s.Waiters[1].WaitingFor <= 0 {
 			t.Errorf("its waiters are %+v", s.Waiters)
 		}
-		u = find(t, some, keys.Mutex, "nightly")
-		redistest.Check(t, u.InUse == 1 && u.Limit == 1 && u.Token == lock.Token(), "the lock is %+v, want the token %d", u, lock.Token())
-		s = redistest.Must(l.State(ctx, u.Resource, listing.Bounds{}))(t)
+		s = check(keys.Mutex, "nightly", func(u listing.Use) bool { return u.InUse == 1 && u.Limit == 1 && u.Token == lock.Token() })
 		redistest.Check(t, len(s.Holders) == 1 && s.Holders[0].ID == lock.ID() && s.Holders[0].Since.UnixMicro() == int64(lock.Token()),
 			"its holder is %+v", s)
-		u = find(t, some, keys.Flight, "home")
-		redistest.Check(t, u.Value != nil && u.Value.Known && !u.Value.NotFound && u.Value.FreshFor > 0 && u.Value.Bytes != 0 && u.InUse == 0,
-			"the cached value is %+v, %+v", u, u.Value)
-		u = find(t, some, keys.Flight, "slow")
-		redistest.Check(t, u.Value == nil && u.InUse == 1, "the load is %+v", u)
-		u = find(t, some, keys.Flight, "")
-		redistest.Check(t, u.Whole && u.InUse == 1 && u.Limit == 3 && u.Family == "pages", "the permits of loads are %+v", u)
-		u = find(t, some, keys.Guard, "f")
-		redistest.Check(t, u.Guarded && u.Token == lock.Token(), "the guard is %+v", u)
-		if s = redistest.Must(l.State(ctx, u.Resource, listing.Bounds{}))(t); !s.Guarded || s.KeptFor <= 0 || s.Token != lock.Token() {
-			t.Errorf("the guard's state is %+v", s)
-		}
+		check(keys.Flight, "home", func(u listing.Use) bool {
+			return u.Value != nil && u.Value.Known && !u.Value.NotFound && u.Value.FreshFor > 0 && u.Value.Bytes != 0 && u.InUse == 0
+		})
+		check(keys.Flight, "slow", func(u listing.Use) bool { return u.Value == nil && u.InUse == 1 })
+		check(keys.Flight, "", func(u listing.Use) bool { return u.Whole && u.InUse == 1 && u.Limit == 3 && u.Family == "pages" })
+		s = check(keys.Guard, "f", func(u listing.Use) bool { return u.Guarded && u.Token == lock.Token() })
+		redistest.Check(t, s.Guarded && s.KeptFor > 0 && s.Token == lock.Token(), "the guard's state is %+v", s)
 
 		cancel()
 		close(letGo)

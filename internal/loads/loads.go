@@ -21,9 +21,6 @@ import (
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
-// Kind is the part of a Redis key that says that the key belongs to a cached value.
-const Kind keys.Kind = "flt"
-
 var (
 	enterScript = call.NewScript("load enter", luascripts.LoadsEnter())
 	leaveScript = call.NewScript("load leave", luascripts.LoadsLeave())

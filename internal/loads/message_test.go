@@ -17,7 +17,7 @@ import (
 // waiting is a request that waits for the load of a token.
 func waiting(tb testing.TB, token int64) *loads.Request {
 	tb.Helper()
-	named := redistest.Must(keys.Family{Kind: loads.Kind, Name: "t"}.Resource("k"))(tb)
+	named := redistest.Must(keys.Family{Kind: keys.Flight, Name: "t"}.Resource("k"))(tb)
 	q := loads.NewResource(named, 0).Request(protocol.Terms{Handle: strings.Repeat("a", 22), Seq: 1, Permits: 1, TTL: time.Minute, Limit: 1}).(*loads.Request)
 	const queued = 2
 	redistest.WantErr(tb, redistest.ErrorOf(q.ReadEnter(&call.Call{}, []int64{queued, 1, 1000, token, 1})))

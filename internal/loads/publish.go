@@ -33,8 +33,7 @@ const (
 
 type PublishReply struct {
 	State PublishState
-	Now   int64 // server time, µs
-	Left  int   // waiters that are still to be told, by the next call
+	Left  int // waiters that are still to be told, by the next call
 }
 
 // Publish prepares the call that publishes under the lease with this token and gives the lease
@@ -53,7 +52,7 @@ func ReadPublish(v []int64) (PublishReply, error) {
 	if len(v) != 3 || v[0] < 0 || v[0] > 2 {
 		return PublishReply{}, call.Malformed("load publish", v)
 	}
-	return PublishReply{State: PublishState(v[0]), Now: v[1], Left: int(v[2])}, nil
+	return PublishReply{State: PublishState(v[0]), Left: int(v[2])}, nil
 }
 
 // Publication is the result of a load, to be published under its lease.

@@ -84,7 +84,7 @@ func TestStoreKeepsWhatIsUsed(t *testing.T) {
 func TestSizeCountsEveryName(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"k", strings.Repeat("x", keys.MaxLen), strings.Repeat(":", keys.MaxLen)} {
-		r := redistest.Must(keys.Family{Kind: loads.Kind, Name: "users"}.Resource(key))(t)
+		r := redistest.Must(keys.Family{Kind: keys.Flight, Name: "users"}.Resource(key))(t)
 		k, near := Key{Resource: r, Name: key, Value: loads.Part(r, "value", 0)}, loads.Near(r)
 		names := []string{k.Name, k.Label, k.Value, near, strings.TrimSuffix(near, "near")}
 		alone := overhead + len(strings.Join(names, ""))

@@ -290,10 +290,9 @@ func (v *voter) send(i int, k kind, c *call.Call, fl *flight, t *todo) {
 	})
 }
 
-type unsent struct{ cause error }
+type unsent struct{ error }
 
-func (e *unsent) Error() string        { return e.cause.Error() }
-func (e *unsent) Unwrap() error        { return e.cause }
+func (e *unsent) Unwrap() error        { return e.error }
 func (e *unsent) Is(target error) bool { return target == call.ErrNotSent }
 
 // abandon gives back all that the voter has, and has it begin anew with its next call. Called with

@@ -126,7 +126,7 @@ func FuzzPayloads(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload []byte, seen, poisoned string, keep, remember int64, token uint64) {
 		z, ctx := server(t), context.Background()
 		kept, remembered := min(time.Duration(keep), most), min(max(0, time.Duration(remember)), most)
-		named := redistest.Must(keys.Family{Kind: loads.Kind, Name: "n"}.Resource("k"))(t)
+		named := redistest.Must(keys.Family{Kind: keys.Flight, Name: "n"}.Resource("k"))(t)
 		res := newLoadsResource(named)
 		rejected := loads.Rejected{Value: seen, Failure: poisoned}
 		r := res.attemptFor(rejected, hereHandle, 1, 1, time.Minute, 1)

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/loads"
 	"github.com/leasehold-go/leasehold/internal/protocol"
@@ -22,7 +23,7 @@ func TestModelOfFlights(t *testing.T) {
 		t.Parallel()
 		s := newModelServer(t, target)
 		rapid.Check(t, func(rt *rapid.T) {
-			named := s.fresh(rt, loads.Kind)
+			named := s.fresh(rt, keys.Flight)
 			m := &loadMachine{machine: s.machine(rt, newFlightModel(c), named.Part), res: newLoadsResource(named), tokens: map[uint64]int64{}}
 			flightOf(m.model).near.key = loads.Near(named)
 			rt.Repeat(map[string]func(*rapid.T){
