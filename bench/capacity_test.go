@@ -24,12 +24,10 @@ const saturating = 64
 // What one primary can do, measured and predicted as harness.Saturate says:
 //
 //   - turns: a lock of an own key is taken and given back, by many goroutines
-//   - renewals: of 10,000 locks held, in pipelines of a thousand, as handles send
-//     them
+//   - renewals: of 10,000 locks held, in pipelines of a thousand, as handles send them
 //   - hits: a cached value is asked for, through go-redis's own pipelining
-//   - asks: the signs of life of 250 waiters each, or of one, of locks that are
-//     held. A waiter takes part in one each 1.5 s, so that a primary that did
-//     nothing else would carry asks/s × 1.5 s × 250 waiters, or × 1.
+//   - asks: the signs of life of 250 waiters each, or of one, one each 1.5 s: a primary that did nothing else
+//     would carry asks/s × 1.5 s × 250 waiters, or × 1.
 func BenchmarkCapacity(b *testing.B) {
 	b.Run("turns", turnsCapacity)
 	b.Run("renewals", renewalsCapacity)

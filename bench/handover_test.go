@@ -77,9 +77,8 @@ func handoverChild(args []string) int {
 }
 
 // A lock handed over from one process to another that waits for it: from the call of Unlock to the return of the
-// next owner's Lock. Beside it, between the same two processes: a script that publishes to a bare subscriber,
-// from its call to the subscriber's having the message, and a PING. Both run by turns in either direction; the
-// times of the two processes are compared by the machine's clock. An op is 25 rounds of each.
+// next owner's Lock. Beside it, between the same two processes: a script that publishes to a bare subscriber, and a
+// PING. The times of the two processes are compared by the machine's clock. An op is 25 rounds of each.
 func BenchmarkHandover(b *testing.B) {
 	srv := harness.Start(b)
 	stats := srv.Client()

@@ -11,16 +11,11 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// One key, 64 goroutines of four clients, each holding it for 1 ms, beside the
-// same loop on a local sync.Mutex: see harness.Contend. An op is a tenth of a
-// second of each, too short for those that wait that long between two tries:
-// -benchtime 20x and more tells something.
+// See bench.BenchmarkContended. An op is too short for those that wait that long between two tries: -benchtime 20x and
+// more tells something.
 //
-// redislock polls each 10 ms, ten times as often as in its documentation, since
-// with that nearly all of the time nobody would hold the lock. redsync's tries
-// are a SET, and a script each that undoes it; "<who>-calls/turn" counts scripts,
-// so its tries, and not its SETs. Who never had a turn is in "-fewest/most", and in
-// no time.
+// redislock polls each 10 ms, ten times as often as in its documentation, since with that nearly all of the time
+// nobody would hold the lock. "redsync-calls/turn" counts its tries, which are a SET and a script that undoes it.
 func BenchmarkContended(b *testing.B) {
 	srv := harness.Start(b)
 	contend(b, srv, srv.Client(), harness.Local())

@@ -24,11 +24,8 @@ func BenchmarkNetworkContended(b *testing.B) {
 	contend(b, far, near.Client(), harness.Pings(far.Client()))
 }
 
-// A lock that is given back while one goroutine of another client waits for it, from the
-// call that gives back to the return of the one that takes. The floor is a PUBLISH and a
-// subscriber, which is one way to the server and one from it.
-//
-// redislock polls each 10 ms, as in BenchmarkContended. An op is a round of each.
+// A lock that is given back while one goroutine of another client waits for it, from the call that gives back to the
+// return of the one that takes. The floor is a PUBLISH and a subscriber: one way to the server and one from it.
 func BenchmarkNetworkHandover(b *testing.B) {
 	far := harness.Start(b).Behind(b)
 	ctx := context.Background()

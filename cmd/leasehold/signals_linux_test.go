@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -102,18 +100,9 @@ func TestAllThatDescendsFromTheProgramEnds(t *testing.T) {
 // Nor does it hold up a command that only looks.
 func TestWaitBoundsASilentRedis(t *testing.T) {
 	t.Parallel()
-	silent := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer silent.Close()
-	go func() {
-		for {
-			c, err := silent.Accept()
-			if err != nil {
-				return
-			}
-			go func() { _, _ = io.Copy(io.Discard, c); _ = c.Close() }()
-		}
-	}()
-	url := "redis://" + silent.Addr().String()
+	silent := redistest.NewProxy(t, newSite(t).addr)
+	silent.Cut(false, true)
+	url := "redis://" + silent.Addr()
 	at := time.Now()
 	start(t, url, "run", "--mutex", "m", "--key", "k", "--", "/no/such/program").code()
 	alone := time.Since(at) // what a process costs here

@@ -29,23 +29,17 @@ func (s *spent) add(o spent) {
 // beside is the CPU time, in µs, that the commands themselves did not take.
 func (s *spent) beside() float64 { return 1e6*s.cpu - s.micros }
 
-// Saturate lets n goroutines drive a server with load, and reports what it can do
-// of that where it has a core for itself, "<name>/s": the units done by the CPU
-// seconds of the server's thread. On few cores the clients take their part, so
-// that the rate seen is less; "server-cpu-%" says what part of a core the server
-// had.
+// Saturate lets n goroutines drive a server with load, and reports what it can do of that where it has a core for
+// itself, "<name>/s": the units done by the CPU seconds of the server's thread, which had "server-cpu-%" of a core.
 //
-// Beside it a prediction, "<name>-predicted/s", from figures that an operator can
-// have of INFO: what the scripts take by commandstats, how many they are, and how
-// many reads of a socket brought them. A unit of load then takes
+// Beside it a prediction, "<name>-predicted/s", from figures of INFO. A unit of load takes
 //
 //	its commands' time in commandstats
 //	+ its commands × the overhead of any command (parsing, finding it, answering)
 //	+ its reads × the overhead of any read (the system calls of a round trip)
 //
-// of the server's CPU. The two rates are also returned. The two overheads are
-// those of commands that do nothing and run by turns with load: of lone each is a
-// round trip of its own, of many they go together, as those of load do.
+// of the server's CPU. The two overheads are those of commands that do nothing and run by turns with load: of lone
+// each is a round trip of its own, of many they go together, as those of load do.
 func Saturate(b *testing.B, stats *redis.Client, n int, lone, many, load Saturation) (measured, predicted float64) {
 	b.Helper()
 	// One core for this process, so that the server is not pushed off its own: commandstats is time by the clock.

@@ -33,7 +33,7 @@ func (w *worker) obey(orders *bufio.Scanner) {
 	for orders.Scan() && orders.Text() == "gauge" {
 		w.gauge()
 	}
-	close(w.finish)
+	w.finish.Store(true)
 }
 
 func (w *worker) gauge() {
@@ -42,16 +42,11 @@ func (w *worker) gauge() {
 	runtime.GC()
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
+	// What was forgotten to be closed counts here, even if the server has closed its end. Not every system can tell.
+	files, _ := os.ReadDir("/proc/self/fd")
 	w.tell(history.Event{Kind: history.Gauge, At: history.Now(), Usage: &history.Usage{
-		Goroutines: runtime.NumGoroutine(), Files: files(), Heap: int64(mem.HeapAlloc),
+		Goroutines: runtime.NumGoroutine(), Files: len(files), Heap: int64(mem.HeapAlloc),
 	}})
-}
-
-// files is how many descriptors this process has open, 0 where nobody can tell. What
-// it forgot to close counts here, even if the server has closed its end.
-func files() int {
-	all, _ := os.ReadDir("/proc/self/fd")
-	return len(all)
 }
 
 // settle tells a last time what the process takes, when everything is closed and

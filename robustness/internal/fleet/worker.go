@@ -37,8 +37,8 @@ type worker struct {
 	group *singleflight.Group[string]
 	guard *mutex.Guard
 
-	last   atomic.Int64  // ID given to an operation
-	finish chan struct{} // closed when the parent has had enough
+	last   atomic.Int64 // ID given to an operation
+	finish atomic.Bool  // the parent has had enough
 
 	mu  sync.Mutex
 	out *os.File
@@ -47,7 +47,7 @@ type worker struct {
 // work is a worker's life. Its argument is a spec; on its standard input it gets
 // "go", "gauge" at times, and "finish"; on its output it writes events.
 func work(args []string) int {
-	w := &worker{out: os.Stdout, finish: make(chan struct{})}
+	w := &worker{out: os.Stdout}
 	if err := json.Unmarshal([]byte(args[0]), &w.spec); err != nil {
 		return fail(err)
 	}
@@ -82,7 +82,7 @@ func work(args []string) int {
 	for i, turn := range turns {
 		c := &client{worker: w, number: i + 1, rng: rand.New(rand.NewPCG(w.Seed, uint64(i)))}
 		clients.Go(func() {
-			for !w.finished() {
+			for !w.finish.Load() {
 				turn(c)
 				time.Sleep(time.Duration(c.rng.IntN(12_000)) * time.Microsecond)
 			}
@@ -131,15 +131,6 @@ func (w *worker) open(rdb, store *redis.Client) error {
 	}
 	w.group, errs[4] = singleflight.New(rdb, cfg)
 	return errors.Join(errs[:]...)
-}
-
-func (w *worker) finished() bool {
-	select {
-	case <-w.finish:
-		return true
-	default:
-		return false
-	}
 }
 
 // lastRound uses every key until that has succeeded once more: no fault strikes

@@ -49,7 +49,6 @@ func TestHotkey(t *testing.T) {
 	ask[bool](b, `(document.getElementById("protect").click(), true)`)
 	b.until("a stampede", mode+`"off" && `+bars+`.some((n) => n > 3)`)
 	b.until("it says so", `document.getElementById("name").textContent === "Unprotected."`)
-	b.shoot("hotkey-off")
 	ask[bool](b, `(document.getElementById("protect").click(), true)`)
 	b.until("calm again", mode+`"on" && `+bars+`.length >= 2 && `+bars+`.every((n) => n === 1)`)
 	ask[bool](b, `(document.getElementById("stale").click(), true)`)

@@ -168,20 +168,19 @@ func TestChangesAreMadeAfterAQuestion(t *testing.T) {
 	b.until("a row", ready+` && `+rows+` === 1`)
 	ask[bool](b, `(document.querySelector("#rows .open").click(), true)`)
 	b.until("the limit and the button", detailed+` && document.getElementById("d-limit-n").value === "3" && document.querySelectorAll("#d-holders .revoke").length === 1`)
-	answer := func(picture, begin, question, with string) {
+	answer := func(begin, question, with string) {
 		t.Helper()
 		ask[bool](b, `(`+begin+`, true)`)
 		b.until("the question", `document.getElementById("sure").open && document.getElementById("sure-what").innerText.startsWith("`+question+`")`)
 		ask[bool](b, `(document.getElementById("sure-reason").value = "host is gone", true)`)
-		b.shoot(picture)
 		ask[bool](b, `(document.querySelector('#sure button[value="`+with+`"]').click(), true)`)
 		b.until("no question", `!document.getElementById("sure").open`)
 	}
 	limit := func(with string) {
-		answer("question", `document.getElementById("d-limit-n").value = "7", document.getElementById("d-limit").requestSubmit()`, "Set the limit of exports / acme to 7?", with)
+		answer(`document.getElementById("d-limit-n").value = "7", document.getElementById("d-limit").requestSubmit()`, "Set the limit of exports / acme to 7?", with)
 	}
 	revoke := func(with string) {
-		answer("revoke", `document.querySelector("#d-holders .revoke").click()`, "Revoke the ", with)
+		answer(`document.querySelector("#d-holders .revoke").click()`, "Revoke the ", with)
 	}
 	limit("no")
 	revoke("no")
@@ -269,11 +268,9 @@ func TestPhone(t *testing.T) {
 	if hidden := ask[int](b, `[...document.querySelectorAll("#detail th")].filter(h => h.textContent && !h.offsetWidth && h.closest("table").offsetWidth).length`); hidden > 0 {
 		t.Errorf("%d heads of the details are hidden", hidden)
 	}
-	b.shoot("phone-detail")
 	b.phone(false)
 	b.until("details beside", `document.getElementById("detail").offsetWidth === 440`)
 	fits("beside details")
-	b.shoot("detail")
 	ask[bool](b, `(document.getElementById("d-close").click(), true)`)
 	b.until("closed", `document.getElementById("detail").hidden`)
 	fits("alone")

@@ -94,6 +94,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 
 func (b *bounded) admit(x *counted) bool {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	own := 0
 	for _, c := range b.all {
 		if c.client == x.client {
@@ -108,17 +109,13 @@ func (b *bounded) admit(x *counted) bool {
 		at = slices.IndexFunc(b.all, func(c *counted) bool { return !c.answered.Load() })
 	default:
 		b.all = append(b.all, x)
-		b.mu.Unlock()
 		return true
 	}
 	if at < 0 {
-		b.mu.Unlock()
 		return false
 	}
-	old := b.all[at]
+	_ = b.all[at].Conn.Close()
 	b.all = append(slices.Delete(b.all, at, at+1), x)
-	b.mu.Unlock()
-	_ = old.Conn.Close()
 	return true
 }
 
@@ -129,9 +126,7 @@ func (c *counted) Write(p []byte) (int, error) {
 
 func (c *counted) Close() error {
 	c.of.mu.Lock()
-	if at := slices.Index(c.of.all, c); at >= 0 {
-		c.of.all = slices.Delete(c.of.all, at, at+1)
-	}
+	c.of.all = slices.DeleteFunc(c.of.all, func(x *counted) bool { return x == c })
 	c.of.mu.Unlock()
 	return c.Conn.Close()
 }

@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -61,25 +59,9 @@ func TestNamesInJSONAreReversibleAndHarmless(t *testing.T) {
 
 // Nor do the words of a server that answers all with an error.
 func TestWordsOfAServerAreHarmless(t *testing.T) {
-	l := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer l.Close()
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				for words := bufio.NewScanner(c); words.Scan(); {
-					if strings.HasPrefix(words.Text(), "*") { // a command
-						_, _ = c.Write([]byte("-ERR \x1b[2J\u202e C:\\\r\n"))
-					}
-				}
-			}()
-		}
-	}()
-	_, err := do(t, "redis://"+l.Addr().String(), "ls")
+	server := redistest.Mini(t)
+	server.SetError("ERR \x1b[2J\u202e C:\\")
+	_, err := do(t, "redis://"+server.Addr(), "ls")
 	redistest.CheckNow(t, err != nil, "ls of a server that only errs: no error")
 	said := message(err, nil)
 	redistest.Check(t, strings.Contains(said, `\x1b[2J\u202e C:\\`) && !strings.ContainsAny(said, "\x1b\u202e"), "%q", said)

@@ -1,8 +1,6 @@
 package doctor
 
 import (
-	"context"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -163,12 +161,7 @@ func TestProxyThatPassesNoMessages(t *testing.T) {
 	redistest.Check(t, slices.ContainsFunc(r.Promises, func(p Promise) bool { return p.Grade == Bad && strings.Contains(p.Promise, "in order") }),
 		"the promises are %+v", r.Promises)
 	p.DropMessages(false)
-	p.SetHook(func(e redistest.Event) redistest.Action {
-		if e.Stage == redistest.OnRequest && e.Cmd[0] == "SUBSCRIBE" {
-			return redistest.Close
-		}
-		return redistest.Pass
-	})
+	p.SetHook(closing("SUBSCRIBE"))
 	r = look(t, p.Client())
 	want(t, r, "messages", Bad, "no subscription comes about", "every 1.5 s", "+subscribe")
 	want(t, r, "rights", Good)
@@ -204,26 +197,19 @@ func TestServerThatCannotBeAskedIsAnError(t *testing.T) {
 	}
 }
 
-// refusing answers some commands in its own way.
-type refusing struct {
-	redistest.Hook
-	command string
-	answer  error
-}
-
-func (r refusing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == r.command {
-			cmd.SetErr(r.answer)
-			return r.answer
+// closing ends the connections that bring a command.
+func closing(command string) func(redistest.Event) redistest.Action {
+	return func(e redistest.Event) redistest.Action {
+		if e.Stage == redistest.OnRequest && e.Cmd[0] == command {
+			return redistest.Close
 		}
-		return next(ctx, cmd)
+		return redistest.Pass
 	}
 }
 
 // A command that gets no answer was not found to be allowed.
 func TestRightThatIsNotFoundOutIsUnknown(t *testing.T) {
-	rdb := redistest.MiniClient(t, func(o *redis.Options) { o.MaxRetries = -1 })
-	rdb.AddHook(refusing{command: "zmscore", answer: io.ErrUnexpectedEOF})
-	want(t, look(t, rdb), "rights", Unknown, "ZMSCORE")
+	p := redistest.NewProxy(t, redistest.Mini(t).Addr())
+	p.SetHook(closing("ZMSCORE"))
+	want(t, look(t, p.Client(func(o *redis.Options) { o.MaxRetries = -1 })), "rights", Unknown, "ZMSCORE")
 }

@@ -35,9 +35,6 @@ func TestPictures(t *testing.T) {
 	x.has("HELD", "backup", " !")
 	redistest.WantErr(t, os.MkdirAll(dir, 0o755))
 	x.draw(filepath.Join(dir, "top.svg"))
-	x.types("enter")
-	x.has("jobs/backup", "HOLDER")
-	x.draw(filepath.Join(dir, "top-key.svg"))
 }
 
 // draw draws the terminal, each word at its place, whatever the font's widths are.
