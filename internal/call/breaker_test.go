@@ -109,9 +109,7 @@ func TestSuspect(t *testing.T) {
 			link.Suspect("k", io.EOF)
 			link.Suspect("k", io.EOF)
 			redistest.Check(t, link.Away("k") && link.troubles.Load() == 1, "the breaker is closed")
-			if err := link.Reachable(t.Context(), "k"); err != nil {
-				t.Error("a server that answers the probe:", err)
-			}
+			redistest.NoError(t, link.Reachable(t.Context(), "k"))
 			redistest.Check(t, !link.Away("k") && link.troubles.Load() == 0, "the breaker is open after an answer")
 			time.Sleep(time.Second)
 		}

@@ -1,6 +1,7 @@
 package singleflight
 
 import (
+	"context"
 	"log/slog"
 	"math"
 	"slices"
@@ -139,10 +140,11 @@ func TestNewTakesEveryBound(t *testing.T) {
 	}
 }
 
-// What cannot be asked for is refused by name, value and bound, before anything is sent.
-func TestBadKeysSendNothing(t *testing.T) {
+// What cannot be asked for is refused by name, value and bound, before anything is sent. Nor does a ctx that has ended
+// send anything.
+func TestBadCallsSendNothing(t *testing.T) {
 	some(t, func(f *fixture) {
-		g, wire := f.open(func(c *singleflight.Config[string]) { c.Name += ":\n" })
+		g, wire := f.open(locally, func(c *singleflight.Config[string]) { c.Name += ":\n" })
 		ctx, label := f.Context(), f.Family+"%3A%0A"
 		for key, want := range map[string]string{"": "empty", strings.Repeat("x", 513): "513"} {
 			for call, err := range everyCall(f, ctx, g, key) {
@@ -150,6 +152,11 @@ func TestBadKeysSendNothing(t *testing.T) {
 			}
 			redistest.WantText(f, redistest.ErrorOf(g.DoMany(ctx, []string{"good", key}, nil)), "singleflight: do many "+label, want)
 			redistest.WantText(f, g.Invalidate(ctx, "good", key), "singleflight: invalidate "+label, want)
+		}
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		for _, err := range everyCall(f, ended, g, "k") {
+			redistest.WantErr(f, err, context.Canceled, redistest.Not(leasehold.ErrUnavailable))
 		}
 		redistest.NoError(f, g.Invalidate(ctx))
 		m, err := g.DoMany(ctx, nil, nil)

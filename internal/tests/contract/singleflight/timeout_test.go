@@ -126,19 +126,6 @@ func TestCtxEndsWhereverACallIs(t *testing.T) {
 	}
 }
 
-// A ctx that has ended sends nothing.
-func TestCtxThatHasEnded(t *testing.T) {
-	some(t, func(f *fixture) {
-		g, wire := f.open(locally)
-		ctx, cancel := context.WithCancel(f.Context())
-		cancel()
-		for _, err := range everyCall(f, ctx, g, "k") {
-			redistest.WantErr(f, err, context.Canceled, redistest.Not(leasehold.ErrUnavailable))
-		}
-		redistest.Expect(f, wire.Sent(), 0, "%d commands were sent")
-	})
-}
-
 // A loader that says "deadline exceeded" at the very moment has timed out all the
 // same. Which of the two is noticed first is a matter of chance.
 func TestLoadTimeoutIsNoDeadline(t *testing.T) {

@@ -47,7 +47,7 @@ func through[T any](f *fixture, v T, same func(a, b T) bool) {
 	redistest.Check(f, r.Source == singleflight.Cached && same(v, r.Value), "%#v became %#v", v, r.Value)
 }
 
-// []byte and string are stored as they are, behind the envelope.
+// []byte and string are stored as they are, behind the envelope. A Codec sees each value, strings too.
 func TestRawValues(t *testing.T) {
 	each(t, func(f *fixture) {
 		s, _ := openOf[string](f)
@@ -60,6 +60,11 @@ func TestRawValues(t *testing.T) {
 			redistest.Check(f, ok && len(head) == 60, "%s is stored as %q", key, raw)
 		}
 		fetch(f, f.Context(), s, "bytes", never(f)).wantValue("as it is")
+		g, _ := f.open(func(c *singleflight.Config[string]) { c.Codec, c.Schema = &jsonCodec{}, 0x2a })
+		fetch(f, f.Context(), g, "k", gives("v")).got()
+		raw := f.RDB.Get(f.Context(), f.Part("k", "value.0000002a")).Val()
+		redistest.Check(f, strings.HasSuffix(raw, `"v"`), "stored as %q", raw)
+		fetch(f, f.Context(), g, "k", never(f)).want("v", singleflight.Cached)
 	})
 }
 
@@ -84,17 +89,6 @@ func (c *jsonCodec) Unmarshal(data []byte, v any) error {
 		}
 	}
 	return json.Unmarshal(data, v)
-}
-
-// A Codec sees each value, strings too.
-func TestCodec(t *testing.T) {
-	some(t, func(f *fixture) {
-		g, _ := f.open(func(c *singleflight.Config[string]) { c.Codec, c.Schema = &jsonCodec{}, 0x2a })
-		fetch(f, f.Context(), g, "k", gives("v")).got()
-		raw := f.RDB.Get(f.Context(), f.Part("k", "value.0000002a")).Val()
-		redistest.Check(f, strings.HasSuffix(raw, `"v"`), "stored as %q", raw)
-		fetch(f, f.Context(), g, "k", never(f)).want("v", singleflight.Cached)
-	})
 }
 
 // A codec that decodes nothing gives no caller an error: each has its own loader's value
