@@ -16,7 +16,7 @@ func TestFaultSlowRequestDoesNotAgeValues(t *testing.T) {
 	t.Parallel()
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
-		const ttl, held = 2 * time.Second, 1500 * time.Millisecond
+		const ttl, held = time.Second, 750 * time.Millisecond
 		s := newFaultSite(t, target.Client(t))
 		p := redistest.NewProxy(t, target.Addr())
 		g := s.group(p.Client(), func(c *singleflight.Config[string]) { c.TTL = ttl })

@@ -69,6 +69,7 @@ func saysSpent(tb testing.TB, what string, err error, key, value string) {
 // The fence is set by hand while a load runs and another process waits for it. The load ends
 // as usual, and the waiter gets its value, or loads, or an error that names the key.
 func TestFaultFenceSetByHandDuringALoad(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
 		for _, value := range []string{"9007199254740993", "nan", "-7", "text"} {
 			t.Run(value, func(t *testing.T) {
