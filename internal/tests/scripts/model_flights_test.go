@@ -15,7 +15,7 @@ import (
 type flightModel struct {
 	base
 	revocations
-	held, queue, alive, aside     *cell
+	queue, alive, aside           *cell
 	schemas, near                 *cell
 	fence, value, failure, landed *cell
 }
@@ -41,7 +41,7 @@ func (f *flightModel) adopt(c []*cell) {
 	f.marks, f.audit, f.near = c[9], c[10], c[11]
 }
 
-func (f *flightModel) clone() *flightModel {
+func (f *flightModel) fork() reference {
 	g := *f
 	g.adopt(cloneCells(f.cells))
 	return &g

@@ -12,13 +12,13 @@ type permitsModel struct {
 	noted, notedUntil int64 // the number of the last setting (µs), and the score (ms) that it got in alive
 	base
 	revocations
-	fenced             bool
-	held, queue, alive *cell
-	word               *cell // the last token, or the stored limit
-	done               *cell // says that the slot is complete
-	keepers            *cell // the handles that may keep leases
-	own                string
-	told               []int64 // what the reply says of the caller's other waiters
+	fenced       bool
+	queue, alive *cell
+	word         *cell // the last token, or the stored limit
+	done         *cell // says that the slot is complete
+	keepers      *cell // the handles that may keep leases
+	own          string
+	told         []int64 // what the reply says of the caller's other waiters
 }
 
 func newPermitsModel(fenced bool, c constants) *permitsModel {
@@ -38,7 +38,7 @@ func (p *permitsModel) adopt(cells []*cell) {
 	p.marks, p.audit, p.done, p.keepers = cells[4], cells[5], cells[6], cells[7]
 }
 
-func (p *permitsModel) clone() *permitsModel {
+func (p *permitsModel) fork() reference {
 	q := *p
 	q.adopt(cloneCells(p.cells))
 	q.told = nil
@@ -46,15 +46,6 @@ func (p *permitsModel) clone() *permitsModel {
 }
 
 func (p *permitsModel) used() int { return len(p.held.order(p.now+1, forever)) }
-
-func (p *permitsModel) earliest() int64 {
-	if m, ends := p.held.first(p.now); m != "" {
-		return ends - p.now
-	}
-	return 0
-}
-
-func (p *permitsModel) left(member string) int64 { return max(0, p.held.at(member)-p.now) }
 
 // limit is the stored one where there is one, else the request's own.
 func (p *permitsModel) limit(t terms) int {
@@ -354,19 +345,4 @@ func (p *permitsModel) leave(member string, void int64) []int64 {
 func (p *permitsModel) bury(member string, until int64) {
 	p.alive.put(member, until)
 	p.alive.keep(until)
-}
-
-func (p *permitsModel) renew(member string, ttl int64) []int64 {
-	t := parseTerms(member)
-	left := p.left(member)
-	if left == 0 || ttl <= left {
-		return []int64{left}
-	}
-	p.held.keep(p.now + ttl)
-	for _, m := range t.memberPermits {
-		if p.held.has(m) {
-			p.held.put(m, max(p.held.at(m), p.now+ttl))
-		}
-	}
-	return []int64{ttl}
 }

@@ -143,6 +143,7 @@ func (c *cell) String() string {
 // base is what the references have in common: the keys, the clock, and what a call answers beside its reply.
 type base struct {
 	cells []*cell
+	held  *cell // the first of them
 	us    int64 // the server's clock
 	now   int64 // the same in ms
 	keyMS int64 // the clock that keys expire by; see target.moments
@@ -212,4 +213,30 @@ func cloneCells(cells []*cell) []*cell {
 		all[i] = c.clone()
 	}
 	return all
+}
+
+// left is how long a lease lasts.
+func (b *base) left(member string) int64 { return max(0, b.held.at(member)-b.now) }
+
+// earliest is when the next lease ends.
+func (b *base) earliest() int64 {
+	if m, ends := b.held.first(b.now); m != "" {
+		return ends - b.now
+	}
+	return 0
+}
+
+// renew is a renewal of permits.
+func (b *base) renew(member string, ttl int64) []int64 {
+	left := b.left(member)
+	if left == 0 || ttl <= left {
+		return []int64{left}
+	}
+	b.held.keep(b.now + ttl)
+	for _, m := range parseTerms(member).memberPermits {
+		if b.held.has(m) {
+			b.held.put(m, max(b.held.at(m), b.now+ttl))
+		}
+	}
+	return []int64{ttl}
 }

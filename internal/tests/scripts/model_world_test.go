@@ -97,9 +97,7 @@ type reference interface {
 	age(ms int64)
 }
 
-func (b *base) common() *base           { return b }
-func (p *permitsModel) fork() reference { return p.clone() }
-func (f *flightModel) fork() reference  { return f.clone() }
+func (b *base) common() *base { return b }
 
 func (s *modelServer) real() bool { return s.mini == nil }
 

@@ -28,7 +28,7 @@ const (
 type family struct {
 	base
 	revocations
-	held, places, queue, line, alive, ready, turns, limits  *cell
+	places, queue, line, alive, ready, turns, limits        *cell
 	handle                                                  string // of the caller
 	callerTotal                                             int
 	told                                                    []int64 // outcomes of the caller's own waiters
@@ -144,15 +144,6 @@ func (f *family) use(key string) int {
 		}
 	}
 	return n
-}
-
-func (f *family) left(member string) int64 { return max(0, int64(f.held.scores[member])-f.now) }
-
-func (f *family) earliest() int64 {
-	if all := f.held.between(f.after(), forever); len(all) > 0 {
-		return int64(f.held.scores[all[0]]) - f.now
-	}
-	return 0
 }
 
 // compare mends places where it was lost, and finds what has expired.

@@ -243,18 +243,10 @@ func (f *family) ask(handle string, callerTotal int, members []string) outcome {
 }
 
 func (f *family) renew(member string, ttl int64) []int64 {
-	t, left := parseTerms(member), f.left(member)
-	if left == 0 || ttl <= left {
-		return []int64{left}
+	if left := f.left(member); left > 0 && ttl > left {
+		f.places.keep(f.now + ttl)
 	}
-	f.held.keep(f.now + ttl)
-	f.places.keep(f.now + ttl)
-	for _, m := range t.memberPermits {
-		if f.held.has(m) {
-			f.held.scores[m] = max(f.held.scores[m], float64(f.now+ttl))
-		}
-	}
-	return []int64{ttl}
+	return f.base.renew(member, ttl)
 }
 
 func (f *family) set(s settingCall, callerTotal int) []int64 {
