@@ -29,39 +29,6 @@ func eachProxy(t *testing.T, fn func(t *testing.T, p *Proxy, rdb *redis.Client, 
 	})
 }
 
-func TestProxyEatsRepliesAndDropsRequests(t *testing.T) {
-	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, _ func(*redis.Options)) {
-		key := Name(t)
-		fault := p.EatReply(Named("incr"), 2)
-		Require(t, Must(rdb.Incr(t.Context(), key).Result())(t), 1, "the first reply is %d")
-		CheckNow(t, rdb.Incr(t.Context(), key).Err() != nil, "the second reply came through")
-		fault.Wait()
-		Require(t, Must(rdb.Incr(t.Context(), key).Result())(t), 3, "the third reply is %d")
-		Require(t, p.Count("INCR"), 3, "%d commands counted")
-		fault = p.DropRequest(Named("INCR"), 1)
-		CheckNow(t, rdb.Incr(t.Context(), key).Err() != nil, "a reply without a request")
-		fault.Wait()
-		Require(t, Must(rdb.Incr(t.Context(), key).Result())(t), 4, "the next reply is %d")
-	})
-}
-
-// A held request runs after its caller gave up and closed the connection:
-// behind what the caller sent later, on another one.
-func TestProxyDeliversAHeldRequestLate(t *testing.T) {
-	eachProxy(t, func(t *testing.T, p *Proxy, rdb *redis.Client, opt func(*redis.Options)) {
-		key := Name(t)
-		hasty := impatient(t, p, opt)
-		fault := p.HoldRequest(Named("set"), 1)
-		CheckNow(t, hasty.Set(t.Context(), key, "early", 0).Err() != nil, "a reply came through")
-		_ = hasty.Close()
-		fault.Wait()
-		WantErr(t, rdb.Get(t.Context(), key).Err(), redis.Nil)
-		fault.Release()
-		Eventually(t, "the held request", func() bool { return rdb.Get(t.Context(), key).Val() == "early" })
-		Eventually(t, "the end of the closed connection", func() bool { return p.Conns() == 1 })
-	})
-}
-
 // With one connection and one command the bytes are the same each time, so
 // every place in the exchange can be the last one.
 func TestProxyCutsAtAnyByte(t *testing.T) {

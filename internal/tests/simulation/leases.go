@@ -20,19 +20,15 @@ func (w *world) take(c *client, st step) {
 		b.kind = "tot"
 	}
 	good := w.good(c, b.asked)
-	ctx, cancel := context.WithCancel(c.ctx)
+	ctx, cancel, patient := c.patience(st)
 	defer cancel()
-	var patience *time.Timer
-	switch {
-	case st.wait > 0:
-		patience = time.AfterFunc(st.wait, cancel)
-	case !st.try:
+	if st.wait == 0 && !st.try {
 		ctx = context.Background() // nothing ends the call but the handle's end
 	}
 	p := w.waits(b, !st.try, false)
 	release, err := b.acquire(ctx, c, st)
 	b.from = time.Now()
-	stopped := patience != nil && !patience.Stop()
+	stopped := !patient()
 	ending := w.returned(b, p, b.from, err)
 	if w.over() || c.isDead(w) {
 		return
@@ -49,6 +45,16 @@ func (w *world) take(c *client, st step) {
 	if w.holds(c, b.lease.Context(), st.hold) {
 		w.end(b, release, good)
 	}
+}
+
+// patience is the ctx of a call, which ends as the step says, or with the client. What it also returns reports
+// whether it has not ended so far; then it ends no more.
+func (c *client) patience(st step) (ctx context.Context, cancel context.CancelFunc, patient func() bool) {
+	ctx, cancel = context.WithCancel(c.ctx)
+	if st.wait == 0 {
+		return ctx, cancel, func() bool { return true }
+	}
+	return ctx, cancel, time.AfterFunc(st.wait, cancel).Stop
 }
 
 // waits notes that b is asked for, by a call that waits or tries, perhaps together with others.

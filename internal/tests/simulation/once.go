@@ -73,26 +73,22 @@ func (slotLease) Extend(context.Context, time.Duration) error { return errors.Er
 func (w *world) doOnce(c *client, st step) {
 	b := &belief{client: c, kind: "mtx", key: st.key, permits: 1, asked: time.Now(), alone: true}
 	good := w.good(c, b.asked)
-	ctx, cancel := context.WithCancel(c.ctx)
+	ctx, cancel, patient := c.patience(st)
 	defer cancel()
-	patience := time.NewTimer(time.Hour)
-	if patience.Stop(); st.wait > 0 {
-		patience = time.AfterFunc(st.wait, cancel)
-	}
 	p, slot := w.waits(b, !st.try, false), w.slot(st)
 	call := c.mtx.DoOnce
 	if st.try {
 		call = c.mtx.TryDoOnce
 	}
 	var r *slotRun
-	patient := true
+	stopped := false
 	ran, err := call(ctx, st.key, st.slot, st.keep, func(ctx context.Context, token uint64) error {
-		patient = st.wait == 0 || patience.Stop()
+		stopped = !patient()
 		r = w.runSlot(ctx, b, p, slot, st, token)
 		return r.err
 	})
 	now := time.Now()
-	stopped := st.wait > 0 && (!patient || r == nil && !patience.Stop())
+	stopped = stopped || r == nil && !patient()
 	ending := w.returned(b, p, now, err)
 	if w.over() || c.isDead(w) {
 		return

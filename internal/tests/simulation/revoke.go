@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -76,11 +75,9 @@ func (w *world) revokeOnce(c *client, st step, id string) bool {
 	if w.over() || c.isDead(w) {
 		return false
 	}
-	ctx, cancel := context.WithCancel(c.ctx)
+	ctx, cancel, patient := c.patience(st)
 	defer cancel()
-	if st.wait > 0 {
-		defer time.AfterFunc(st.wait, cancel).Stop()
-	}
+	defer patient()
 	w.mu.Lock()
 	w.leases.revokes++
 	reason := fmt.Sprintf("operator %d says: the %dth", c.number, w.leases.revokes)

@@ -159,11 +159,9 @@ func (h *history) between(key string, from, to time.Time) (least, most int) {
 
 // adjust is a SetLimit or SetTotal; it reports whether that returned nil.
 func (w *world) adjust(c *client, st step) bool {
-	ctx, cancel := context.WithCancel(c.ctx)
+	ctx, cancel, patient := c.patience(st)
 	defer cancel()
-	if st.wait > 0 {
-		defer time.AfterFunc(st.wait, cancel).Stop()
-	}
+	defer patient()
 	s := &setting{handle: c.total, key: st.key, value: st.permits, called: time.Now()}
 	good := w.good(c, s.called)
 	h := &w.judge.limits

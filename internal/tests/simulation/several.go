@@ -41,12 +41,8 @@ func (w *world) takeSeveral(c *client, st step) {
 	asked := time.Now()
 	items, all := c.items(st, asked)
 	good := w.good(c, asked)
-	ctx, cancel := context.WithCancel(c.ctx)
+	ctx, cancel, patient := c.patience(st)
 	defer cancel()
-	var patience *time.Timer
-	if st.wait > 0 {
-		patience = time.AfterFunc(st.wait, cancel)
-	}
 	places := make([]*waiting, len(all))
 	for i, b := range all {
 		places[i] = w.waits(b, false, true)
@@ -57,7 +53,7 @@ func (w *world) takeSeveral(c *client, st step) {
 	}
 	l, err := take(ctx, items...)
 	now := time.Now()
-	stopped := patience != nil && !patience.Stop()
+	stopped := !patient()
 	ending := false
 	for i, b := range all {
 		ending = w.returned(b, places[i], now, err)

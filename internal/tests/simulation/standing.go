@@ -136,11 +136,9 @@ const firstTerm = 900 * time.Millisecond // OVERDUE - SILENCE of the scripts
 
 // inspect is an Inspect, and judges what it shows.
 func (w *world) inspect(c *client, st step) (l listing, ok bool) {
-	ctx, cancel := context.WithCancel(c.ctx)
+	ctx, cancel, patient := c.patience(st)
 	defer cancel()
-	if st.wait > 0 {
-		defer time.AfterFunc(st.wait, cancel).Stop()
-	}
+	defer patient()
 	kind, began := kindOf(st.key), time.Now()
 	good := w.good(c, began)
 	before := w.standing(kind, st.key)

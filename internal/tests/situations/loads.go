@@ -15,15 +15,15 @@ import (
 var Loads = []Situation{
 	{
 		Name: "loaded by one, shared by another, hit, and served stale",
-		Want: all(
-			told(2, leasehold.EventLoadStarted, flt, ""),
-			told(2, leasehold.EventLoadEnded, flt, leasehold.OutcomeOK),
-			told(2, leasehold.EventPublished, flt, leasehold.OutcomeOK),
-			told(1, leasehold.EventLookup, flt, leasehold.OutcomeLoaded),
-			told(1, leasehold.EventLookup, flt, leasehold.OutcomeShared),
-			told(1, leasehold.EventLookup, flt, leasehold.OutcomeHit),
-			told(1, leasehold.EventLookup, flt, leasehold.OutcomeStale),
-		),
+		Want: map[Told]int{
+			{leasehold.EventLoadStarted, flt, ""}:                 2,
+			{leasehold.EventLoadEnded, flt, leasehold.OutcomeOK}:  2,
+			{leasehold.EventPublished, flt, leasehold.OutcomeOK}:  2,
+			{leasehold.EventLookup, flt, leasehold.OutcomeLoaded}: 1,
+			{leasehold.EventLookup, flt, leasehold.OutcomeShared}: 1,
+			{leasehold.EventLookup, flt, leasehold.OutcomeHit}:    1,
+			{leasehold.EventLookup, flt, leasehold.OutcomeStale}:  1,
+		},
 		run: func(s *stage) {
 			cfg := singleflight.Config[string]{TTL: time.Minute, Jitter: -1, StaleFor: time.Minute}
 			a, b := s.cache(s.a, cfg), s.cache(s.b, cfg)
@@ -44,11 +44,11 @@ var Loads = []Situation{
 	},
 	{
 		Name: "a loader that fails, and one that finds nothing",
-		Want: all(
-			told(1, leasehold.EventLoadEnded, flt, leasehold.OutcomeError),
-			told(1, leasehold.EventLoadEnded, flt, leasehold.OutcomeNotFound),
-			told(1, leasehold.EventLookup, flt, leasehold.OutcomeHit),
-		),
+		Want: map[Told]int{
+			{leasehold.EventLoadEnded, flt, leasehold.OutcomeError}:    1,
+			{leasehold.EventLoadEnded, flt, leasehold.OutcomeNotFound}: 1,
+			{leasehold.EventLookup, flt, leasehold.OutcomeHit}:         1,
+		},
 		run: func(s *stage) {
 			g := s.cache(s.a, singleflight.Config[string]{TTL: time.Minute, NotFoundTTL: time.Minute})
 			var n atomic.Int64
@@ -60,7 +60,7 @@ var Loads = []Situation{
 	},
 	{
 		Name: "a loader that takes too long",
-		Want: told(1, leasehold.EventLoadEnded, flt, leasehold.OutcomeTimeout),
+		Want: map[Told]int{{leasehold.EventLoadEnded, flt, leasehold.OutcomeTimeout}: 1},
 		run: func(s *stage) {
 			g := s.cache(s.a, singleflight.Config[string]{TTL: time.Minute, LoadTimeout: time.Second})
 			_, _ = g.Do(s.Context(), "k", func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() })
@@ -68,11 +68,11 @@ var Loads = []Situation{
 	},
 	{
 		Name: "left by its only caller while it is loaded",
-		Want: all(
-			told(1, leasehold.EventLoadStarted, flt, ""),
-			told(1, leasehold.EventLoadEnded, flt, leasehold.OutcomeCanceled),
-			told(0, leasehold.EventLeaseEnded, flt, leasehold.OutcomeLost), // it was given back
-		),
+		Want: map[Told]int{
+			{leasehold.EventLoadStarted, flt, ""}:                      1,
+			{leasehold.EventLoadEnded, flt, leasehold.OutcomeCanceled}: 1,
+			{leasehold.EventLeaseEnded, flt, leasehold.OutcomeLost}:    0, // it was given back
+		},
 		run: func(s *stage) {
 			g := s.cache(s.a, singleflight.Config[string]{LeaseTTL: 3 * time.Second})
 			ctx, leave := context.WithCancel(s.Context())
@@ -87,7 +87,7 @@ var Loads = []Situation{
 	},
 	{
 		Name: "an entry that is no value",
-		Want: told(1, leasehold.EventDecodeFailed, flt, ""),
+		Want: map[Told]int{{leasehold.EventDecodeFailed, flt, ""}: 1},
 		run: func(s *stage) {
 			g := s.cache(s.a, singleflight.Config[string]{})
 			s.must(s.a.Set(s.Context(), "leasehold:flt:{pages:k}:value", "no envelope", time.Minute).Err())
@@ -98,10 +98,10 @@ var Loads = []Situation{
 	},
 	{
 		Name: "invalidated, once while it is loaded",
-		Want: all(
-			told(2, leasehold.EventInvalidated, flt, leasehold.OutcomeOK),
-			told(1, leasehold.EventPublished, flt, leasehold.OutcomeInvalidated),
-		),
+		Want: map[Told]int{
+			{leasehold.EventInvalidated, flt, leasehold.OutcomeOK}:        2,
+			{leasehold.EventPublished, flt, leasehold.OutcomeInvalidated}: 1,
+		},
 		run: func(s *stage) {
 			g := s.cache(s.a, singleflight.Config[string]{})
 			var n atomic.Int64

@@ -66,9 +66,7 @@ func (s Situation) Run(t *testing.T, observer leasehold.Observer, logger *slog.L
 
 func (s *stage) must(err error) {
 	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
+	redistest.WantErr(s, err)
 }
 
 func (s *stage) semaphore(cfg semaphore.Config) *semaphore.Semaphore {
@@ -94,21 +92,6 @@ func (s *stage) cache(rdb redis.UniversalClient, cfg singleflight.Config[string]
 func opened[H harness.Handle](s *stage, h H) H {
 	s.opened = append(s.opened, h)
 	return h
-}
-
-// told is want in short: how often, of which kind and type, with which outcome.
-func told(n int, kind leasehold.EventKind, typ, outcome string) map[Told]int {
-	return map[Told]int{{kind, typ, outcome}: n}
-}
-
-func all(parts ...map[Told]int) map[Told]int {
-	sum := map[Told]int{}
-	for _, p := range parts {
-		for k, n := range p {
-			sum[k] = n
-		}
-	}
-	return sum
 }
 
 var errOrigin = errors.New("origin is down")
