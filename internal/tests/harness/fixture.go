@@ -134,8 +134,7 @@ func Now() float64 { return float64(time.Now().UnixMilli()) }
 // Queued is the number of waiters of key.
 func (f *Fixture) Queued(key string) int {
 	f.Helper()
-	n := redistest.Must(f.RDB.ZCard(context.Background(), f.Part(key, "queue")).Result())(f)
-	return int(n)
+	return int(redistest.Must(f.RDB.ZCard(context.Background(), f.Part(key, "queue")).Result())(f))
 }
 
 // Subscribed lists the inbox channels of that prefix that somebody listens to: a handle

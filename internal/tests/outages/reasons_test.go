@@ -164,8 +164,7 @@ func (r *reasons) client(rdb *redis.Client) {
 		r.add("invalidate", false, func() error { return values.Invalidate(ctx, free) })
 	}
 	key := fmt.Sprintf("%p-waited-for", rdb)
-	l := redistest.Must(locks.Lock(ctx, key))(r)
-	r.add("hold what is waited for", true, ended(l.Context()))
+	r.add("hold what is waited for", true, ended(redistest.Must(locks.Lock(ctx, key))(r).Context()))
 	waiter := harness.StartQueued(&harness.Fixture{T: r.T, RDB: rdb, Kind: harness.Locks, Family: "n"}, key, func() (*mutex.Lock, error) { return locks.Lock(ctx, key) })
 	r.add("wait", false, func() error { <-waiter.Done; return waiter.Err })
 }

@@ -253,8 +253,7 @@ func TestMultiRefusesAQuorum(t *testing.T) {
 			func() (*mutex.Lock, error) { return single.TryLock(f.Context(), "a") },
 			func() (*mutex.Lock, error) { return m.Lock(f.Context(), "b") },
 		} {
-			l := redistest.Must(free())(f)
-			f.unlock(l)
+			f.unlock(redistest.Must(free())(f))
 		}
 		redistest.NoError(f, single.Close(f.Context()))
 	})

@@ -202,8 +202,7 @@ func (m *machine) clock() int64 {
 	if !m.real() {
 		return m.now.UnixMicro()
 	}
-	now := must(m.rdb.Time(context.Background()).Result())(m)
-	return now.UnixMicro()
+	return must(m.rdb.Time(context.Background()).Result())(m).UnixMicro()
 }
 
 // gone says whether a key that lives until then has expired.

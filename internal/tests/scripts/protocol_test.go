@@ -3,7 +3,6 @@ package scripts_test
 import (
 	"context"
 	"math"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -67,8 +66,7 @@ func (w *world) tryEnter(r *request, o protocol.EnterOptions) (protocol.Reply, e
 	if err != nil {
 		return protocol.Reply{}, err
 	}
-	reply := redistest.Must(r.ReadEnter(one, v))(w)
-	return reply, nil
+	return redistest.Must(r.ReadEnter(one, v))(w), nil
 }
 
 // enter queues where nothing is free, and fails the test unless it is answered as wanted.
@@ -81,8 +79,7 @@ func (w *world) enter(r *request, want life.Code) protocol.Reply {
 
 func (w *world) leave(r *request, void int64) protocol.Reply {
 	w.Helper()
-	v := redistest.Must(w.client.Do(context.Background(), r.Leave(void)))(w)
-	return redistest.Must(r.ReadLeave(v))(w)
+	return redistest.Must(r.ReadLeave(redistest.Must(w.client.Do(context.Background(), r.Leave(void)))(w)))(w)
 }
 
 func (w *world) ask(rs ...*request) protocol.Reply {
@@ -95,15 +92,13 @@ func (w *world) ask(rs ...*request) protocol.Reply {
 func (w *world) renew(r *request, ttl time.Duration) time.Duration {
 	w.Helper()
 	v := redistest.Must(w.client.Do(context.Background(), r.Renew(protocol.RenewOptions{Term: ttl})))(w)
-	left := redistest.Must(r.ReadRenew(v))(w)
-	return left.Term
+	return redistest.Must(r.ReadRenew(v))(w).Term
 }
 
 // now is the server's clock in µs.
 func (w *world) now() int64 {
 	w.Helper()
-	now := redistest.Must(w.rdb.Time(context.Background()).Result())(w)
-	return now.UnixMicro()
+	return redistest.Must(w.rdb.Time(context.Background()).Result())(w).UnixMicro()
 }
 
 // holders are the members in holders with their remaining terms.
@@ -117,24 +112,15 @@ func (w *world) holders() map[string]time.Duration {
 	return m
 }
 
-// overdue makes the last sign of life of a waiter older, so that it is alive until left from now.
-func (w *world) overdue(r *request, left time.Duration) {
-	w.Helper()
-	at := float64(w.now()/1000 + left.Milliseconds())
-	redistest.WantErr(w, w.rdb.ZAddXX(context.Background(), w.res.Part("alive"), redis.Z{Score: at, Member: r.Member()}).Err())
-}
-
 // signs makes waiters alive until left from now, so that a slow machine makes none of them overdue, or dead.
 func (w *world) signs(left time.Duration, waiters ...*request) {
 	w.Helper()
 	at := float64(w.now()/1000 + left.Milliseconds())
-	for some := range slices.Chunk(waiters, 1000) {
-		all := make([]redis.Z, len(some))
-		for i, r := range some {
-			all[i] = redis.Z{Score: at, Member: r.Member()}
-		}
-		redistest.WantErr(w, w.rdb.ZAdd(w.Context(), w.res.Part("alive"), all...).Err())
+	all := make([]redis.Z, len(waiters))
+	for i, r := range waiters {
+		all[i] = redis.Z{Score: at, Member: r.Member()}
 	}
+	redistest.WantErr(w, w.rdb.ZAdd(w.Context(), w.res.Part("alive"), all...).Err())
 }
 
 // P8: ask < probation < alive, as the scripts have them.
@@ -158,7 +144,7 @@ func TestDeadWaitersDoNotCount(t *testing.T) {
 		living := w.lock(hereHandle)
 		got, err := w.tryEnter(living, protocol.EnterOptions{Wait: true, MaxWaiters: 2, Ticket: 1})
 		redistest.CheckNow(w, err == nil && got.Code == life.Queued, "answered %+v, %v; want queued: one more may wait", got, err)
-		w.overdue(dead, 0)
+		w.signs(0, dead)
 		got, err = w.tryEnter(w.lock(hereHandle), protocol.EnterOptions{Wait: true, MaxWaiters: 2})
 		redistest.CheckNow(w, err == nil && got.Code == life.Queued, "answered %+v, %v; want queued: the other one is dead", got, err)
 	})
@@ -180,9 +166,7 @@ func (w *world) deadQueue(n int) (holder, living *request, dead []*request) {
 		dead = append(dead, r)
 		queue[i] = redis.Z{Score: float64(now - int64(n-i)), Member: r.Member()}
 	}
-	for some := range slices.Chunk(queue, 1000) {
-		redistest.WantErr(w, w.rdb.ZAdd(w.Context(), w.res.Part("queue"), some...).Err())
-	}
+	redistest.WantErr(w, w.rdb.ZAdd(w.Context(), w.res.Part("queue"), queue...).Err())
 	w.signs(overdue, dead...)
 	living = w.lock(hereHandle)
 	redistest.Must(w.tryEnter(living, protocol.EnterOptions{Wait: true}))(w)
@@ -216,20 +200,6 @@ func TestOverdueWaitersAreParkedOnce(t *testing.T) {
 			}
 		}
 	})
-}
-
-// With a hundred times the waiters it takes a hundred times the calls.
-func TestParkingTakesOneCallPerBatch(t *testing.T) {
-	const n = 100_000
-	w := newWorld(t, redistest.Shared(t, redistest.NeedServers(t)[0]).Client(), true)
-	holder, living, _ := w.deadQueue(n)
-	for calls := 1; calls <= n/int(number(t, "BATCH")); calls++ {
-		w.signs(constant(t, "ALIVE"), living) // it would ask meanwhile
-		if reply := w.leave(holder, 0); len(reply.Grants) == 1 {
-			return
-		}
-	}
-	t.Error("the lock did not reach the living waiter")
 }
 
 // A call grants no more than its bound, and says that there is more.

@@ -167,8 +167,7 @@ func (d *desk) goOn() {
 
 func (d *desk) set(key string, limit int) {
 	d.Helper()
-	now := redistest.Must(d.rdb.Time(d.Context()).Result())(d)
-	v := d.run("set", key, limit, d.handle, now.UnixMicro(), d.total)
+	v := d.run("set", key, limit, d.handle, redistest.Must(d.rdb.Time(d.Context()).Result())(d).UnixMicro(), d.total)
 	redistest.CheckNow(d, v[0] == 1, "set answered %v", v)
 	d.more = v[2] == 1
 	d.hear(v[3:])

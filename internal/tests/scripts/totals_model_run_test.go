@@ -53,8 +53,7 @@ func (m *familyMachine) resource(key string, total, maxTotal int) *totals.Resour
 	if key == "" {
 		return f.Whole()
 	}
-	r := must(f.Resource(key))(m)
-	return r.(*totals.Resource)
+	return must(f.Resource(key))(m).(*totals.Resource)
 }
 
 func (m *familyMachine) enterNew(t *rapid.T) {

@@ -12,8 +12,7 @@ import (
 
 func (d *desk) now() int64 {
 	d.Helper()
-	t := redistest.Must(d.rdb.Time(d.Context()).Result())(d)
-	return t.UnixMilli()
+	return redistest.Must(d.rdb.Time(d.Context()).Result())(d).UnixMilli()
 }
 
 func (d *desk) turn(name string) float64 {

@@ -12,8 +12,7 @@ import (
 // promises holds, everybody is served in the end, and nothing is left.
 func TestSimulation(t *testing.T) {
 	if file, ok := os.LookupEnv("LEASEHOLD_SCHEDULE"); ok {
-		text := redistest.Must(os.ReadFile(file))(t)
-		s := redistest.Must(parse(strings.NewReader(string(text))))(t)
+		s := redistest.Must(parse(strings.NewReader(string(redistest.Must(os.ReadFile(file))(t)))))(t)
 		o := run(t, s)
 		redistest.Check(t, o.violation == nil, "%v", o.violation)
 		return

@@ -151,8 +151,7 @@ func TestAnEmptyObserverAllocatesLittle(t *testing.T) {
 		s := redistest.Must(semaphore.New(leaseholdtest.Client(t), semaphore.Config{Name: "caps", Limit: 1, Observer: o}))(t)
 		defer func() { _ = s.Close(context.Background()) }()
 		return testing.AllocsPerRun(200, func() {
-			l := redistest.Must(s.Acquire(context.Background(), "k"))(t)
-			_ = l.Release()
+			_ = redistest.Must(s.Acquire(context.Background(), "k"))(t).Release()
 		})
 	}
 	none, some := pair(nil), pair(ignore{})

@@ -43,8 +43,7 @@ func TestEnterThatAHookRepeatedLeavesNoPhantom(t *testing.T) {
 			t.Parallel()
 			s, p, h := repeater(t, version)
 			first := p.HoldRequest(harness.Does("enter"), 1)
-			l := redistest.Must(lock(h, s.Key))(t)
-			redistest.WantErr(t, l.Unlock())
+			redistest.WantErr(t, redistest.Must(lock(h, s.Key))(t).Unlock())
 			answered := make(chan []int64, 1)
 			p.SetHook(func(ev redistest.Event) redistest.Action {
 				if harness.Script(ev.Cmd) == "enter" && ev.Stage == redistest.OnReply {

@@ -23,8 +23,7 @@ func sentOverBus(t *testing.T, c *redistest.Cluster) (sum int) {
 		info := redistest.Must(node.Client().ClusterInfo(t.Context()).Result())(t)
 		for line := range strings.Lines(info) {
 			if text, ok := strings.CutPrefix(line, "cluster_stats_messages_publish_sent:"); ok {
-				n := redistest.Must(strconv.Atoi(strings.TrimSpace(text)))(t)
-				sum += n
+				sum += redistest.Must(strconv.Atoi(strings.TrimSpace(text)))(t)
 			}
 		}
 	}

@@ -41,8 +41,7 @@ func newStrays(t *testing.T, srv *redistest.Server, opts ...func(*redis.Options)
 	}
 	x.h = x.closing(p.Client(opts...), semaphore.Config{Limit: 2})
 	// The first call learns the server's clock and opens the connections.
-	l := redistest.Must(x.h.TryAcquire(t.Context(), "other"))(t)
-	redistest.WantErr(t, l.Release())
+	redistest.WantErr(t, redistest.Must(x.h.TryAcquire(t.Context(), "other"))(t).Release())
 	var held atomic.Int64 // the connection of the first enter from here on
 	p.SetHook(func(ev redistest.Event) redistest.Action {
 		switch name := harness.Script(ev.Cmd); {
