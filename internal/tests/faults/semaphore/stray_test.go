@@ -85,8 +85,7 @@ func (x *strays) awaitLeave() {
 func (x *strays) nothing() {
 	x.TB.Helper()
 	x.holds(0)
-	n := x.Queued()
-	redistest.Check(x.TB, n == 0, "%d wait", n)
+	redistest.Expect(x.TB, x.Queued(), 0, "%d wait")
 	x.empty(2, 0)
 }
 
