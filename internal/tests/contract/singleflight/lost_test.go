@@ -106,7 +106,7 @@ func TestRedisGoneBeforeThePublish(t *testing.T) {
 						}
 					}
 					wire.Heal()
-					time.Sleep(10 * time.Second)
+					time.Sleep(4 * time.Second)
 					redistest.Check(f, f.freed("k"), "the lease is held yet")
 				})
 			}
