@@ -21,8 +21,35 @@ func (h *Hold) Value(key any) any {
 	if key == (holdKey{}) {
 		return h
 	}
+	defer calm()
 	return h.Context.Value(key)
 }
+
+// Done and Err, too, are called by package context on a goroutine of its own, if the acquiring ctx
+// has a channel of its own: a panic there would end the process.
+func (h *Hold) Done() <-chan struct{} {
+	defer calm()
+	return h.Context.Done()
+}
+
+// Err is never nil once Done is closed: package context panics then.
+func (h *Hold) Err() (err error) {
+	defer func() {
+		if recover() != nil {
+			err = context.Canceled
+		}
+	}()
+	if err = h.Context.Err(); err == nil {
+		select {
+		case <-h.Context.Done():
+			err = context.Canceled
+		default:
+		}
+	}
+	return err
+}
+
+func calm() { _ = recover() }
 
 // Above returns what the Context that ctx descends from belongs to, the nearest one; nil: nothing.
 func Above(ctx context.Context) any {

@@ -231,3 +231,75 @@ func TestCtxThatEndsTheGoroutineOfARelease(t *testing.T) {
 		}
 	})
 }
+
+// ownDoneCtx has a channel of its own, so package context waits for its end on a goroutine.
+type ownDoneCtx struct {
+	context.Context
+	done      chan struct{}
+	err, look func() error
+	asked     func() // by Done; may be nil
+}
+
+func (c ownDoneCtx) Value(key any) any { _ = c.look(); return c.Context.Value(key) }
+
+func (c ownDoneCtx) Done() <-chan struct{} {
+	if c.asked != nil {
+		c.asked()
+	}
+	return c.done
+}
+
+func (c ownDoneCtx) Err() error {
+	select {
+	case <-c.done:
+		return c.err()
+	default:
+		return nil
+	}
+}
+
+// A ctx whose methods panic, or that does not say why, as it ends ends the Context, and no process.
+func TestCtxThatBreaksAsItEnds(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		var ends atomic.Bool
+		fine := func() error { return nil }
+		panics := func() error {
+			if ends.Load() {
+				panic("ctx")
+			}
+			return nil
+		}
+		for name, c := range map[string]ownDoneCtx{
+			"Err panics":   {err: panics, look: fine},
+			"Err is nil":   {err: fine, look: fine},
+			"Value panics": {err: func() error { return context.Canceled }, look: panics},
+		} {
+			for _, mod := range []func(*semaphore.Config){func(*semaphore.Config) {}, localFor(20 * time.Millisecond)} {
+				s, _ := f.open(mod)
+				c.Context, c.done = f.Context(), make(chan struct{})
+				held := redistest.Must(s.Acquire(c, "k"))(f)
+				ctx := held.Context()
+				ends.Store(true)
+				close(c.done)
+				redistest.Get(f, name+": the end of the Context", ctx.Done())
+				release(f, held)
+				ends.Store(false)
+			}
+		}
+		s, _ := f.open()
+		for most := range int32(8) { // Done panics after so many calls
+			var n atomic.Int32
+			func() {
+				defer func() { _ = recover() }()
+				held := redistest.Must(s.Acquire(ownDoneCtx{f.Context(), make(chan struct{}), fine, fine, func() {
+					if n.Add(1) > most {
+						panic("Done")
+					}
+				}}, "k"))(f)
+				defer held.Release()
+				_ = held.Context()
+			}()
+			synctest.Wait()
+		}
+	})
+}
