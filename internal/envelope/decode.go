@@ -1,6 +1,7 @@
 package envelope
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -66,22 +67,14 @@ func Header(data string) (Envelope, error) {
 	if data[schemaAt] != codeUint32 {
 		return Envelope{}, errField("schema", data[schemaAt])
 	}
-	e := Envelope{
-		Kind:      Kind(data[kindAt]),
-		Schema:    uint32(number(data[schemaAt+1 : freshAt])),
-		Published: us,
-	}
-	var err error
-	if e.Fresh, err = duration("fresh", data[freshAt:keptAt], time.Millisecond); err != nil {
+	fresh, badFresh := duration("fresh", data[freshAt:keptAt], time.Millisecond)
+	kept, badKept := duration("kept", data[keptAt:tookAt], time.Millisecond)
+	took, badTook := duration("took", data[tookAt:binAt], time.Microsecond)
+	if err := cmp.Or(badFresh, badKept, badTook); err != nil {
 		return Envelope{}, err
 	}
-	if e.Kept, err = duration("kept", data[keptAt:tookAt], time.Millisecond); err != nil {
-		return Envelope{}, err
-	}
-	if e.Took, err = duration("took", data[tookAt:binAt], time.Microsecond); err != nil {
-		return Envelope{}, err
-	}
-	return e, nil
+	schema := uint32(number(data[schemaAt+1 : freshAt]))
+	return Envelope{Kind: Kind(data[kindAt]), Schema: schema, Published: us, Fresh: fresh, Kept: kept, Took: took}, nil
 }
 
 func stamp(digits string) (us int64, ok bool) {

@@ -1,6 +1,7 @@
 package listing
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/leasehold-go/leasehold/internal/keys"
@@ -71,11 +72,6 @@ func parse(prefix, name string) (r Resource, part string, ok bool) {
 		return Resource{}, "", false
 	}
 	r.Kind = keys.Kind(rest[:3])
-	switch r.Kind {
-	case keys.Semaphore, keys.Mutex, keys.Quorum, keys.Flight, keys.Guard:
-	default:
-		return Resource{}, "", false
-	}
 	tag, part, ok := strings.Cut(rest[5:], "}:")
 	if ok && r.Kind == keys.Flight {
 		if named, schema, suffixed := strings.Cut(part, "."); suffixed {
@@ -85,7 +81,8 @@ func parse(prefix, name string) (r Resource, part string, ok bool) {
 			part, r.Schema = named, schema
 		}
 	}
-	if !ok || part == "" || strings.Trim(part, "abcdefghijklmnopqrstuvwxyz") != "" {
+	known := slices.Contains([]keys.Kind{keys.Semaphore, keys.Mutex, keys.Quorum, keys.Flight, keys.Guard}, r.Kind)
+	if !known || !ok || part == "" || strings.Trim(part, "abcdefghijklmnopqrstuvwxyz") != "" {
 		return Resource{}, "", false
 	}
 	family, key, keyed := strings.Cut(tag, ":")

@@ -106,7 +106,9 @@ func (f *Family) twice() (errs []error) {
 				_ = recover()
 				answers <- answer{i, run}
 			}()
-			run = runID(s.rdb.Info(ctx, "server").Val())
+			if m := runIDField.FindStringSubmatch(s.rdb.Info(ctx, "server").Val()); m != nil {
+				run = m[1]
+			}
 		}()
 	}
 	runs := make([]string, len(f.servers))

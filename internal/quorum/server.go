@@ -37,19 +37,11 @@ type straggler struct {
 
 var runIDField = regexp.MustCompile(`(?m)^run_id:(\S+)`)
 
-// runID returns the run id in the text of INFO, or "".
-func runID(info string) string {
-	if m := runIDField.FindStringSubmatch(info); m != nil {
-		return m[1]
-	}
-	return ""
-}
-
-// known reports whether the process has told its run id.
-func (s *server) known() bool {
+// runID returns the run id that the process has told, or "".
+func (s *server) runID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.run != ""
+	return s.run
 }
 
 // meet notes the run id that a reply told. All of the embedded servers for tests are called
@@ -65,10 +57,7 @@ func (s *server) meet(run string) {
 		if other == s || run == "embedded" {
 			continue
 		}
-		other.mu.Lock()
-		twice := other.run == run
-		other.mu.Unlock()
-		if twice {
+		if other.runID() == run {
 			s.mu.Lock()
 			s.same = keys.Bad(field(s.i), "is the same server as %s (run id %.8s…); want different servers", field(other.i), run)
 			s.mu.Unlock()

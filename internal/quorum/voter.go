@@ -228,7 +228,7 @@ func (v *voter) sendEnter(i int, k kind, term time.Duration, token uint64, t *to
 	if k == asks && !v.waits {
 		mode = "try"
 	}
-	checks := call.Flag(!server.known())
+	checks := call.Flag(server.runID() == "")
 	fl := &flight{}
 	c := v.res.call(enterScript, v.member, checks, &fl.void, call.Milliseconds(term), mode, lead, most, raises).WithText()
 	switch k {
