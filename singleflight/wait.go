@@ -188,11 +188,8 @@ func (f *flight[T]) result(r loads.Record) (e envelope.Envelope, ok bool) {
 
 // askAgain makes all requests start anew, with rejected as the entry that cannot be served.
 func (f *flight[T]) askAgain(rejected loads.Rejected) {
-	f.g.mu.Lock()
-	open := f.takeRequests()
-	f.g.mu.Unlock()
 	f.rejected = rejected
-	f.startAnew(open)
+	f.conclude(func(_ bool, open []*request[T]) []*request[T] { return open })
 }
 
 // conclude ends the flight. It calls serve for the requests that joined before Redis was

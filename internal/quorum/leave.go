@@ -151,16 +151,13 @@ func (v *voter) judgeLeave(l *leaveRound, t *todo) {
 			open++
 		case 1:
 			had++
-			answered++
-		case 2:
-			answered++
 		case 3, 4:
-			if a == 4 {
-				answered++
-			}
 			if l.valid[i] && !l.completes {
 				may++ // nothing says that another one got this vote before its time was over
 			}
+		}
+		if a != 0 && a != 3 {
+			answered++
 		}
 	}
 	var reply []int64
