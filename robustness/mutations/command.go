@@ -35,7 +35,7 @@ var commands = []mutation{
 	cut("run: SIGPIPE does not end the guard or the tool", "cmd/leasehold/internal/run/guard.go", "./cmd/leasehold", "TestSweepThatOutlasts",
 		"[]syscall.Signal{unix.SIGPIPE, unix.SIGTTIN,", "[]syscall.Signal{unix.SIGTTIN,"),
 	cut("run: the next program waits for a revoked one", "cmd/leasehold/internal/run/revoked.go", "./cmd/leasehold", "NextProgram",
-		"permits += int(number(entry.Values[\"permits\"]))", ""),
+		"permits += int(number(entry.Values[\"permits\"]))", "_ = entry"),
 	cut("run: a tool notes that a revoked program has ended", "cmd/leasehold/internal/run/revoked.go", "./cmd/leasehold", "NextProgram",
 		"		p.noteEnded(l.ID())\n", ""),
 	cut("run: the grace is bounded by the lease", "cmd/leasehold/internal/cli/run.go", "./cmd/leasehold", "TestExitCodes",
