@@ -18,6 +18,8 @@ var totals = []mutation{
 		"math.min(virtual + head.permits / (head.share * competing), finish_tag)", "virtual + head.permits / (head.share * competing)"),
 	cut("total: a key that stops keeps its tag", "luascripts/totals/shared/turns.lua", totalsTests, "Model",
 		"if tag > virtual then redis.call('ZADD', turns, tag, key) end", ""),
+	cutOnServers("total: all expired permits of a lease are free", "luascripts/totals/shared/use.lua", inVain, "TestExpiredPermitsOfALargeLease",
+		"'LIMIT', 0, MOST_EXPIRED)", "'LIMIT', 0, MOST_PURGED)"),
 	cut("total: a grant ends the mark of its request", "luascripts/totals/shared/turns.lua", totalsTests, "LastWaiter",
 		"    if mark then end_mark(served[i], tonumber(mark)) end\n", ""),
 	cut("total: the turns of the last waiter are charged before they go", "luascripts/totals/shared/turns.lua", totalsTests, "LastWaiter",

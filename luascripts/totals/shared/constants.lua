@@ -1,6 +1,7 @@
 local MOST_GRANTS = 32    -- requests: the most that one call grants to
 local MOST_STEPS = 125    -- waiters: the most that one call looks at
 local MOST_PURGED = 64    -- members: the most expired ones that one call drops
+local MOST_EXPIRED = 1000 -- members: the most expired ones that one call does not count, as many as a lease may have
 local HELD_UP = 1000      -- ms: how long a request may hold up others that would fit
 local MOST_ASIDE = 8      -- times HELD_UP: the longest time for which its key then stands aside
 local LOOK = 8            -- keys: among so many a request that holds others up sees whether one would fit

@@ -177,10 +177,10 @@ end
 -- own may have been among the expired ones, and this call may have granted it again.
 local function purge_permits()
   compare_places()
-  if #expired == 0 then return end
-  expired = {}
+  if not next(expired) then return end
   local permits = redis.call('ZRANGE', holders, '-inf', now, 'BYSCORE', 'LIMIT', 0, MOST_PURGED)
   if #permits == 0 then return end
+  for _, permit in ipairs(permits) do expired[key_of(permit)] = (expired[key_of(permit)] or 0) - 1 end
   redis.call('ZREM', holders, unpack(permits))
   redis.call('ZREM', places, unpack(permits))
   refresh_keys(permits)

@@ -15,7 +15,7 @@ local function range_of(key) return '[' .. key .. ':', '(' .. key .. ';' end
 -- Permits in use that have not expired. From here on only a grant of this call changes the number.
 local in_use = redis.call('ZCOUNT', holders, '(' .. now, '+inf')
 
--- Permits that have expired but were not dropped yet.
+-- Permits that have expired but were not dropped yet, by key.
 local expired = {}
 
 -- Permits in use by key, each key counted once.
@@ -35,18 +35,16 @@ local function compare_places()
   end
   if held > in_use then
     counted = {}
-    expired = redis.call('ZRANGE', holders, '-inf', now, 'BYSCORE', 'LIMIT', 0, MOST_PURGED)
+    for _, permit in ipairs(redis.call('ZRANGE', holders, '-inf', now, 'BYSCORE', 'LIMIT', 0, MOST_EXPIRED)) do
+      expired[key_of(permit)] = (expired[key_of(permit)] or 0) + 1
+    end
     if held - in_use > MOST_PURGED then more = 1 end
   end
 end
 
 local function in_use_of(key)
   if not counted[key] then
-    local n = redis.call('ZLEXCOUNT', places, range_of(key))
-    for _, permit in ipairs(expired) do
-      if key_of(permit) == key then n = n - 1 end
-    end
-    counted[key] = n
+    counted[key] = redis.call('ZLEXCOUNT', places, range_of(key)) - (expired[key] or 0)
   end
   return counted[key]
 end

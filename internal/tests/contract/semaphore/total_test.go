@@ -195,3 +195,21 @@ func TestTotalWithHashedKeys(t *testing.T) {
 		release(f, again)
 	})
 }
+
+// All permits of a lease that has expired are free at once, also more than one call drops.
+func TestExpiredPermitsOfALargeLeaseAreFree(t *testing.T) {
+	each(t, func(f *fixture) {
+		family := func(c *semaphore.Config) { c.Limit, c.Total, c.TTL = 1000, 2000, ttlOfTheDead }
+		dead, wire := f.open(family)
+		s, _ := f.open(family)
+		defer release(f, f.take(s, "other", 1)) // it keeps the family's keys alive
+		redistest.Must(dead.AcquireN(f.Context(), "k", 1000))(f)
+		wire.Cut()
+		time.Sleep(ttlOfTheDead + 50*time.Millisecond)
+		l, err := s.TryAcquireN(f.Context(), "k", 1000)
+		redistest.CheckNow(f, err == nil, "%v", err)
+		release(f, l)
+	})
+}
+
+const ttlOfTheDead = time.Second
