@@ -166,6 +166,9 @@ func (l *Lister) pipelined(ctx context.Context, n int, add func(p redis.Pipeline
 func (l *Lister) clocks(ctx context.Context, all []Resource) (func(Resource) time.Time, error) {
 	nodes := make(map[string]string, len(all)) // by resource; "": the only server
 	times := map[string]time.Time{}            // by node
+	if l.cluster == nil {
+		all = []Resource{{}} // a single server is asked also if it has none, so that an outage is noticed
+	}
 	for _, r := range all {
 		if _, known := nodes[r.base]; known {
 			continue
