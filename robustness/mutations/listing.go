@@ -34,6 +34,8 @@ var listed = []mutation{
 		"if err == nil && (before.Val() == nil || after.Val() == nil) {", "if false {"),
 	cut("listing: what was not answered is asked again", "internal/listing/listing.go", listings, "LostReplies",
 		`tries     = 4`, `tries     = 1`),
+	cut("listing: a server without any resource is asked, too", "internal/listing/listing.go", "./cmd/leasehold/page", "TestOutageIsSaid",
+		"all = []Resource{{}}", "_ = all"),
 	cutOnServers("listing: each primary of a Cluster is asked", "internal/listing/listing.go", listings, "AllKeys",
 		`return l.cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return fn(ctx, node) })`, `return fn(ctx, l.rdb)`),
 }
