@@ -130,7 +130,12 @@ func (a *Life) renewed(r *Outcome, probed bool, sent, now Moment) (fx Effect) {
 		return fx
 	}
 	a.Fails = 0
+	hinted := a.renewAt
 	a.plan(probed, now)
+	// The renewal may have run before what a hint since its sending is about.
+	if a.probes = a.probes && hinted < a.renewAt; a.probes {
+		a.renewAt = hinted
+	}
 	if a.Confirms {
 		a.Confirms = false
 		return fx | Wake

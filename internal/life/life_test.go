@@ -45,6 +45,9 @@ func TestHintBringsACallForward(t *testing.T) {
 	if fx := a.OnHint(now); fx != 0 || a.State != Holding || a.renewAt != a.renewedAt+hintPause {
 		t.Errorf("a lease: effect %b, state %d, renewed %v after the last time; want a renewal after %v", fx, a.State, a.renewAt-a.renewedAt, hintPause)
 	}
+	a.OnRenew(&Outcome{Code: Granted, Term: a.TTL}, a.TTL, a.renewedAt, now)
+	do, _ := a.Tick(a.renewedAt+hintPause, 0)
+	redistest.Check(t, do == ToProbe, "a hint during a renewal was forgotten")
 	a = aLife()
 	a.Send()
 	a.OnHint(now)

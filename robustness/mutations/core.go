@@ -55,6 +55,8 @@ var core = []mutation{
 		"if a.asks || fx != 0 {", "if fx != 0 {"),
 	cut("core: hints are spaced", "internal/life/waiting.go", "./internal/life", "TestHintBrings",
 		"max(now, a.renewedAt+hintPause)", "now"),
+	cut("core: a hint during a renewal is remembered", "internal/life/held.go", "./internal/life", "TestHintBrings",
+		"a.probes = a.probes && hinted < a.renewAt; a.probes {", "a.probes = false; a.probes {"),
 	cut("core: a hint ends no lease", "internal/life/waiting.go", "./internal/life", "TestHintBrings",
 		"\tcase Holding:\n\t\tif at := max(", "\tcase Holding:\n\t\ta.State = Lost\n\t\tif at := max("),
 	cut("core: the reply to an ask puts no hint off", "internal/life/asking.go", "./internal/life", "TestHintBrings",
