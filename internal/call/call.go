@@ -308,7 +308,7 @@ func (c *link) sendAlone(ctx context.Context, one *Call, now time.Time) outcome 
 	if ctx.Err() == nil && errors.Is(o.err, context.DeadlineExceeded) {
 		o.err = TooLate(o.err, now)
 	}
-	c.Notice(o.err)
+	c.failed(one.Key(), o.err)
 	return o
 }
 

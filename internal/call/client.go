@@ -60,6 +60,7 @@ type link struct {
 	checked     atomic.Bool               // the server's version is known to be supported
 	clocks      sync.Map                  // *clock by the name of its server, but for onlyClock
 	topology    shared[struct{}]          // the question for a Cluster's topology
+	sweeps      shared[struct{}]          // see link.sweep
 	mapped      atomic.Bool               // go-redis has a topology, and will always have one
 	reloaded    atomic.Pointer[time.Time] // when a deadline last caused a reload
 }

@@ -81,11 +81,14 @@ func (c *link) get(ctx context.Context, key string) (text string, err error) {
 	cmd := redis.NewStringCmd(ctx, "get", key)
 	cmd.SetStepCount(1) // as in Call.command; the server that a Cluster client would ask may hang
 	processed := c.rdb.Process(ctx, cmd)
+	if c.mayLookAgain(ctx, key, cmd.Err()) {
+		processed = c.rdb.Process(ctx, cmd)
+	}
 	if text, err = cmd.Result(); err == nil && processed != nil {
 		text, err = "", processed // a wrapped client may return the error without setting it on the command
 	}
 	if err != nil && !errors.Is(err, redis.Nil) {
-		c.Notice(err)
+		c.failed(key, err)
 	}
 	return text, err
 }
@@ -124,7 +127,13 @@ func (c *link) readMany(ctx context.Context, keys []string) []Found {
 		cmds[i] = replies[i]
 	}
 	began := time.Now()
-	run := func() error { return c.exec(ctx, c.rdb, cmds) }
+	run := func() error {
+		err := c.exec(ctx, c.rdb, cmds)
+		if c.mayLookAgain(ctx, keys[0], err) {
+			err = c.exec(ctx, c.rdb, cmds)
+		}
+		return err
+	}
 	var trip error
 	answered := true
 	if c.boundsReads {
@@ -161,7 +170,7 @@ func (c *link) readMany(ctx context.Context, keys []string) []Found {
 		}
 	}
 	c.Heard(keys[0], began, heard)
-	c.Notice(noticed)
+	c.failed(keys[0], noticed)
 	return all
 }
 

@@ -37,7 +37,7 @@ func (c *link) sendTogether(calls []*Call, limit time.Duration) (outcomes []outc
 			noticed = *err
 		}
 	}
-	c.Notice(noticed)
+	c.failed(calls[0].Key(), noticed)
 	return outcomes
 }
 
