@@ -76,7 +76,7 @@ func take(ctx context.Context, op string, items []Item, get func(t *taking) erro
 		return nil, err
 	}
 	t := &taking{op: op, parent: ctx, left: all}
-	t.ctx, t.cancel = context.WithCancelCause(ctx)
+	t.ctx, t.cancel = context.WithCancelCause(nested.Calm{Context: ctx})
 	returned := false
 	defer func() {
 		if !returned {
@@ -115,18 +115,18 @@ type taking struct {
 	cancel context.CancelCauseFunc
 	held   []*taken
 	left   []*taken
-	broken atomic.Pointer[any] // with what a method of ctx panicked in an attempt; to nil: it ended the goroutine
+	broken atomic.Bool // a method of ctx ended the goroutine of an attempt
 }
 
-var errBroken = errors.New("a method of ctx panicked, or ended its goroutine")
+var errBroken = errors.New("a method of ctx ended its goroutine")
 
-// attempt takes an item for the call, or waits for it, on a goroutine of its own. If the caller's
-// ctx breaks that, all attempts end, and the caller's goroutine is broken in the same way (keep).
+// attempt takes an item for the call, or waits for it, on a goroutine of its own. If a method of
+// the caller's ctx ends that, all attempts end, and so does the caller's goroutine (keep).
 func (t *taking) attempt(got *answer, one *taken, wait bool, seat *call.Seat, onWait func()) {
 	*got = answer{one, errBroken}
 	defer func() {
-		if p := recover(); got.err == errBroken {
-			t.broken.CompareAndSwap(nil, &p)
+		if got.err == errBroken {
+			t.broken.Store(true)
 			lease.EndContext(t.cancel, errBroken)
 		}
 	}()
@@ -191,12 +191,9 @@ func (t *taking) tryAll(all []*taken, seats []*call.Seat) func() []answer {
 // keep holds what was granted, up to the first item that was not, and gives back what was granted
 // behind that.
 func (t *taking) keep(all []answer) (refused bool, err error) {
-	if p := t.broken.Load(); p != nil {
+	if t.broken.Load() {
 		giveBack(all)
-		if *p == nil {
-			runtime.Goexit()
-		}
-		panic(*p)
+		runtime.Goexit()
 	}
 	errs := make([]error, len(all))
 	for i, a := range all {
@@ -282,7 +279,7 @@ func (t *taking) done() (*Lease, error) {
 	l := &Lease{items: t.held, ctx: t.ctx}
 	for _, one := range t.held {
 		one.part.Manager.Events().Observed()
-		l.ctx = &nested.Hold{Context: l.ctx, By: one.lease}
+		l.ctx = &nested.Hold{Calm: nested.Calm{Context: l.ctx}, By: one.lease}
 	}
 	return l, nil
 }

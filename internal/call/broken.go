@@ -7,6 +7,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/leasehold-go/leasehold/internal/nested"
 )
 
 // A server that restarts, or a balancer that ends what is idle, breaks all connections of a pool. go-redis looks at a
@@ -74,7 +76,7 @@ func (c *link) mayLookAgain(ctx context.Context, key string, err error) bool {
 	if err == nil || !broken(err) {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, sweepPatience)
+	ctx, cancel := context.WithTimeout(nested.Calm{Context: ctx}, sweepPatience)
 	defer cancel()
 	_, _ = c.sweep(key).wait(ctx)
 	return true

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/nested"
 )
 
 // MayCacheLocally reports whether the client caches replies in the process, or has options
@@ -21,7 +23,7 @@ func (c *link) WithBound(ctx context.Context) (context.Context, context.CancelFu
 	if deadline, ok := ctx.Deadline(); ctx.Done() == nil || (ok && deadline.Sub(now) <= Bound) {
 		return c.bounded(ctx, now), func() {}
 	}
-	return context.WithTimeout(ctx, Bound)
+	return context.WithTimeout(nested.Calm{Context: ctx}, Bound)
 }
 
 // ErrSlow is the error of a look-up that had no answer within its bound. It does not match a deadline of the caller.

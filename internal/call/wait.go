@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/leasehold-go/leasehold/internal/nested"
 )
 
 // Wait runs f on a goroutine that spawn starts, and waits until f returns or ctx ends: go-redis does not interrupt a
@@ -138,7 +140,7 @@ func (c *link) Brief() context.Context { return c.bounded(context.Background(), 
 // earlier. It has ctx's values, which hooks may use. A cancellation of ctx does not end it: see serverQueue.await.
 func (c *link) bounded(ctx context.Context, now time.Time) context.Context {
 	if deadline, ok := ctx.Deadline(); ok && deadline.Sub(now) <= Bound {
-		return ctx
+		return nested.Calm{Context: ctx}
 	}
 	latest := c.sharedCtx.Load()
 	if latest == nil || now.Sub(latest.made) >= Bound/4 {
@@ -151,13 +153,13 @@ func (c *link) bounded(ctx context.Context, now time.Time) context.Context {
 	if ctx == context.Background() {
 		return latest.Context
 	}
-	return &valuesCtx{latest.Context, ctx}
+	return &valuesCtx{latest.Context, nested.Calm{Context: ctx}}
 }
 
 // valuesCtx ends with its Context and also has the values of another one.
 type valuesCtx struct {
 	context.Context
-	values context.Context
+	values nested.Calm
 }
 
 // Value asks the Context first, because the package context looks up its own parts that way.

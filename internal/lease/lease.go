@@ -44,7 +44,7 @@ func (l *Lease) begin(ctx context.Context, a *attempt, now life.Moment) {
 		ctx = a.Parent
 	}
 	a.life.Take(now)
-	l.self, l.a, l.parent = l, a, nested.Hold{Context: ctx, By: l}
+	l.self, l.a, l.parent = l, a, nested.Hold{Calm: nested.Calm{Context: ctx}, By: l}
 }
 
 // GiveBack gives the lease back in the background.

@@ -2,10 +2,9 @@
 // packages have in common. It knows the leased thing only through a [protocol.Protocol]. A [Manager]
 // does the work of one handle; a [Lease] is one thing held.
 //
-// A lease takes this path: [Manager.Acquire] makes an attempt (acquire.go), whose life
-// (internal/life) is a pure state machine. The attempt enters (enter.go) and, if it is queued, joins its group
-// (group.go) until a grant wakes its caller, which gets a Lease (lease.go). The handle's
-// schedule renews it (attempt.go) until [Lease.Release] (release.go).
+// A lease takes this path: [Manager.Acquire] makes an attempt (acquire.go), whose life (internal/life) is a pure state
+// machine. The attempt enters (enter.go) and, if it is queued, joins its group (group.go) until a grant wakes its
+// caller, which gets a Lease (lease.go). The handle's schedule renews it (attempt.go) until [Lease.Release] (release.go).
 //
 // Locks: the lock of internal/report is taken before the manager's. The locks of the schedule,
 // the inbox, the clocks and the queues are leaves: while one is held, no other lock is taken.
@@ -25,6 +24,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/nested"
 	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/report"
 	"github.com/leasehold-go/leasehold/internal/schedule"
@@ -274,7 +274,7 @@ func (m *Manager) RunOn(ctx context.Context, op string, res protocol.Resource, b
 		return err
 	}
 	defer m.done()
-	within, cancel := context.WithTimeout(ctx, bound)
+	within, cancel := context.WithTimeout(nested.Calm{Context: ctx}, bound)
 	defer cancel()
 	outcome := make(chan error, 1)
 	m.Go(func() {

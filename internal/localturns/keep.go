@@ -156,7 +156,7 @@ func (ln *line) resume(ctx context.Context, op string) *Turn {
 		}
 		ln.kept.saved++
 		ln.askIfDue(v, now)
-		t := &Turn{line: ln, op: op, parent: nested.Hold{Context: ctx}, handed: true}
+		t := &Turn{line: ln, op: op, parent: nested.Hold{Calm: nested.Calm{Context: ctx}}, handed: true}
 		t.begin(v, now)
 		return t
 	}

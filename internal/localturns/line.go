@@ -132,7 +132,7 @@ func (ln *line) try(ctx context.Context, op string, into *lease.Lease) (*Turn, e
 	if !ln.admit(v, true) {
 		return nil, v.whyOver(op)
 	}
-	t := &Turn{line: ln, op: op, parent: nested.Hold{Context: ctx}, handed: true}
+	t := &Turn{line: ln, op: op, parent: nested.Hold{Calm: nested.Calm{Context: ctx}}, handed: true}
 	t.begin(v, time.Now())
 	return t, nil
 }

@@ -159,7 +159,7 @@ func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 	if !ln.busyNow() {
 		// The first caller enters on its own goroutine, which is fastest if nobody
 		// competes. It waits at the front of the line.
-		first := &firstTurn{turn: Turn{line: ln, op: a.Op, parent: nested.Hold{Context: ctx}}, visit: visit{line: ln, lease: into}}
+		first := &firstTurn{turn: Turn{line: ln, op: a.Op, parent: nested.Hold{Calm: nested.Calm{Context: ctx}}}, visit: visit{line: ln, lease: into}}
 		t = &first.turn
 		ln.push(t)
 		if err := ln.enterFirst(ctx, first, maxWait, giveUpAt); err != nil {
@@ -167,7 +167,7 @@ func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 		}
 		waited = !t.decided()
 	} else {
-		t, waited = &Turn{line: ln, op: a.Op, parent: nested.Hold{Context: ctx}}, true
+		t, waited = &Turn{line: ln, op: a.Op, parent: nested.Hold{Calm: nested.Calm{Context: ctx}}}, true
 		ln.push(t)
 		ln.takePlaces()
 	}

@@ -62,7 +62,7 @@ func (h *Handle) acquireOwn(ctx context.Context, a lease.Attempt, into *lease.Le
 		return nil, h.m.Reject(a.Op, a.Key, err)
 	}
 	own := &ownTurn{
-		turn:  Turn{line: ln, op: a.Op, parent: nested.Hold{Context: ctx}, handed: true},
+		turn:  Turn{line: ln, op: a.Op, parent: nested.Hold{Calm: nested.Calm{Context: ctx}}, handed: true},
 		visit: visit{line: ln, lease: into},
 	}
 	t, v := &own.turn, &own.visit

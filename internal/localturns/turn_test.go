@@ -58,7 +58,7 @@ func TestTurnEndsInTheStepOfItsLease(t *testing.T) {
 			a := lease.Attempt{Op: "lock", Key: name, Permits: 1, Limit: 1, Parent: context.Background(), Turns: deaf{}}
 			redistest.WantErr(t, redistest.ErrorOf(m.Acquire(t.Context(), a, v.lease)))
 			ln.admit(v, true)
-			asked := &Turn{line: ln, parent: nested.Hold{Context: t.Context()}, handed: true}
+			asked := &Turn{line: ln, parent: nested.Hold{Calm: nested.Calm{Context: t.Context()}}, handed: true}
 			asked.begin(v, time.Now())
 			ctx := asked.Context()
 			end(t, asked)
@@ -67,7 +67,7 @@ func TestTurnEndsInTheStepOfItsLease(t *testing.T) {
 			redistest.WantErr(t, asked.Release("unlock"), leasehold.ErrLost)
 			redistest.Check(t, slices.Equal(told.outcomes, []string{leasehold.OutcomeLost}), "%s: the Observer was told %v", name, told.outcomes)
 			// A Context that is asked for after the end has ended.
-			unasked := &Turn{line: ln, parent: nested.Hold{Context: t.Context()}}
+			unasked := &Turn{line: ln, parent: nested.Hold{Calm: nested.Calm{Context: t.Context()}}}
 			v.over = false
 			unasked.begin(v, time.Now())
 			redistest.Check(t, unasked.Context().Err() != nil, "%s: a Context that was made after the end of the lease has not ended", name)

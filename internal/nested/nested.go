@@ -2,15 +2,57 @@
 // permits that are given back only after the wait.
 package nested
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 type holdKey struct{}
+
+// Calm is a caller's ctx whose methods do not panic. Package context and go-redis call them on
+// goroutines of their own, if the ctx has a channel of its own: a panic there would end the
+// process. So each ctx that is derived from a caller's, and each that go-redis gets, is one of these.
+type Calm struct{ context.Context }
+
+func (c Calm) Deadline() (_ time.Time, ok bool) {
+	defer calm()
+	return c.Context.Deadline()
+}
+
+func (c Calm) Value(key any) any {
+	defer calm()
+	return c.Context.Value(key)
+}
+
+func (c Calm) Done() <-chan struct{} {
+	defer calm()
+	return c.Context.Done()
+}
+
+// Err is never nil once Done is closed: package context panics then.
+func (c Calm) Err() (err error) {
+	defer func() {
+		if recover() != nil {
+			err = context.Canceled
+		}
+	}()
+	if err = c.Context.Err(); err == nil {
+		select {
+		case <-c.Context.Done():
+			err = context.Canceled
+		default:
+		}
+	}
+	return err
+}
+
+func calm() { _ = recover() }
 
 // Hold is the parent of the Context of something held. All contexts that descend from it tell
 // what is held.
 type Hold struct {
-	context.Context // that of the acquiring call
-	By              interface {
+	Calm // the ctx of the acquiring call
+	By   interface {
 		// PermitsOf returns how many permits of the key of a handle it holds now. "": of any key.
 		PermitsOf(handle any, key string) int
 	}
@@ -21,35 +63,8 @@ func (h *Hold) Value(key any) any {
 	if key == (holdKey{}) {
 		return h
 	}
-	defer calm()
-	return h.Context.Value(key)
+	return h.Calm.Value(key)
 }
-
-// Done and Err, too, are called by package context on a goroutine of its own, if the acquiring ctx
-// has a channel of its own: a panic there would end the process.
-func (h *Hold) Done() <-chan struct{} {
-	defer calm()
-	return h.Context.Done()
-}
-
-// Err is never nil once Done is closed: package context panics then.
-func (h *Hold) Err() (err error) {
-	defer func() {
-		if recover() != nil {
-			err = context.Canceled
-		}
-	}()
-	if err = h.Context.Err(); err == nil {
-		select {
-		case <-h.Context.Done():
-			err = context.Canceled
-		default:
-		}
-	}
-	return err
-}
-
-func calm() { _ = recover() }
 
 // Above returns what the Context that ctx descends from belongs to, the nearest one; nil: nothing.
 func Above(ctx context.Context) any {

@@ -29,6 +29,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/nested"
 )
 
 type Family struct {
@@ -181,6 +182,7 @@ func (f *Family) Reachable(ctx context.Context, key string) error {
 	if !f.Away(key) {
 		return nil
 	}
+	ctx = nested.Calm{Context: ctx}
 	errs := make([]error, len(f.servers))
 	var all sync.WaitGroup
 	for i, s := range f.servers {

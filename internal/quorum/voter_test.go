@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -198,4 +199,18 @@ func TestLeaveThatWaitsOutlivesLateReplies(t *testing.T) {
 	redistest.Check(t, waiting[0].prepare() != nil, "there is no leave")
 	close(v.f.closed)
 	v.f.active.Wait()
+}
+
+type brokenDone struct{ context.Context }
+
+func (brokenDone) Done() <-chan struct{} { panic("Done") }
+
+// While the servers are known not to answer, a caller's ctx ends no process.
+func TestCtxOfACallerWhileServersAreAway(t *testing.T) {
+	f := aVoter(t).f
+	for _, s := range f.servers {
+		s.client.Suspect("k", errors.New("connection refused"))
+	}
+	err := f.Reachable(brokenDone{t.Context()}, "k")
+	redistest.Check(t, errors.Is(err, call.ErrNotSent), "%v", err)
 }

@@ -73,9 +73,11 @@ var localTurns = []mutation{
 	cut("nor does one that does not say why", "internal/nested/nested.go", localPermitTests, "TestCtxThatBreaksAsItEnds",
 		"err == nil {\n", "err == nil && false {\n"),
 	cut("nor one whose Value panics", "internal/nested/nested.go", localPermitTests, "TestCtxThatBreaksAsItEnds",
-		"\tdefer calm()\n\treturn h.Context.Value", "\treturn h.Context.Value"),
+		"\tdefer calm()\n\treturn c.Context.Value", "\treturn c.Context.Value"),
 	cut("nor one whose Done panics", "internal/nested/nested.go", localPermitTests, "TestCtxThatBreaksAsItEnds",
-		"\tdefer calm()\n\treturn h.Context.Done", "\treturn h.Context.Done"),
+		"\tdefer calm()\n\treturn c.Context.Done", "\treturn c.Context.Done"),
+	cut("nor one whose Deadline panics", "internal/nested/nested.go", "./internal/nested", "TestCalm",
+		"\tdefer calm()\n\treturn c.Context.Deadline", "\treturn c.Context.Deadline"),
 	cut("MaxWaiters does not count what Redis is about to grant", "internal/localturns/line.go", localPermitTests, permitTurnTests,
 		"if p.queued == nil && !p.again {", "if false && p.queued == nil && !p.again {"),
 }

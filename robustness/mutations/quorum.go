@@ -6,6 +6,8 @@ const quorumTests = "./internal/tests/quorum"
 var votes = []mutation{
 	cutOnServers("quorum: a vote is yielded to an earlier ticket", "internal/quorum/count.go", quorumTests, "TestSplitVotes",
 		"s.stand == held && s.earlier && v.waits {", "false && s.earlier && v.waits {"),
+	cut("quorum: a ctx whose Done panics ends no process", "internal/quorum/family.go", "./internal/quorum", "CtxOfACaller",
+		"\tctx = nested.Calm{Context: ctx}\n", "\t_ = nested.Calm{Context: ctx}\n"),
 	cut("quorum: no reply to a call before a yield counts", "internal/quorum/voter.go", "./internal/quorum", "TestYield",
 		"s.stand, s.floor, s.earlier = yielding, s.sent, false", "s.stand, s.earlier = yielding, false"),
 	cut("quorum: a yield without an answer may still come", "internal/quorum/calls.go", "./internal/quorum", "TestYield",

@@ -2,6 +2,7 @@ package multi
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -139,6 +140,74 @@ func TestCtxThatBreaksAWaitForSeveral(t *testing.T) {
 			}
 		}
 	})
+}
+
+// endedBadly has a channel of its own, so that package context asks for its error on a goroutine of its own.
+type endedBadly struct {
+	context.Context
+	done chan struct{}
+	err  func() error
+}
+
+func (c endedBadly) Done() <-chan struct{} { return c.done }
+
+func (c endedBadly) Err() error {
+	select {
+	case <-c.done:
+		return c.err()
+	default:
+		return nil
+	}
+}
+
+// If a ctx ends while Redis is silent, and its Err then panics, exits or gives no error, no process ends.
+func TestCtxThatEndsBadly(t *testing.T) {
+	for how, err := range map[string]func() error{
+		"panics": func() error { panic("Err") },
+		"exits":  func() error { runtime.Goexit(); return nil },
+		"nil":    func() error { return nil },
+	} {
+		for _, bound := range []time.Duration{time.Second, time.Minute} {
+			t.Run(fmt.Sprint(how, bound), func(t *testing.T) {
+				bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+					p := f.open()
+					g := redistest.Must(singleflight.New(p.rdb, singleflight.Config[string]{Name: f.Family, TTL: time.Second}))(f)
+					defer func() { redistest.WantErr(f, g.Close(f.Context())) }()
+					guard := redistest.Must(mutex.NewGuard(p.rdb, mutex.GuardConfig{Name: f.Family}))(f)
+					load := func(context.Context) (string, error) { return "v", nil }
+					redistest.CheckNow(f, redistest.ErrorOf(g.Do(f.Context(), "x", load)) == nil, "the server is not known yet")
+					for name, call := range map[string]func(context.Context) error{
+						"Lock": func(ctx context.Context) error { return redistest.ErrorOf(p.locks.Lock(ctx, "x")) },
+						"multi.Acquire": func(ctx context.Context) error {
+							return redistest.ErrorOf(multi.Acquire(ctx, p.lockItems("x", "y")...))
+						},
+						"Inspect":   func(ctx context.Context) error { return redistest.ErrorOf(p.caps.Inspect(ctx, "x")) },
+						"SetLimit":  func(ctx context.Context) error { return p.caps.SetLimit(ctx, "x", 3) },
+						"Do":        func(ctx context.Context) error { return redistest.ErrorOf(g.Do(ctx, "x", load)) },
+						"Peek":      func(ctx context.Context) error { _, _, err := g.Peek(ctx, "x"); return err },
+						"Put":       func(ctx context.Context) error { return g.Put(ctx, "x", "v") },
+						"Guard.Get": func(ctx context.Context) error { _, _, err := guard.Get(ctx, "x"); return err },
+					} {
+						p.wire.Stall()
+						parent, cancel := context.WithTimeout(f.Context(), bound)
+						ctx := endedBadly{parent, make(chan struct{}), err}
+						ended := make(chan struct{})
+						go func() {
+							defer close(ended)
+							defer func() { _ = recover() }()
+							_ = call(ctx)
+						}()
+						time.Sleep(50 * time.Millisecond)
+						close(ctx.done)
+						time.Sleep(time.Millisecond)
+						p.wire.Heal()
+						redistest.Get(f, "the end of "+name, ended)
+						cancel()
+					}
+				})
+			})
+		}
+	}
 }
 
 // If the Value of a ctx waits for another call of its lease, it does not wait for ever.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -31,6 +32,7 @@ type process struct {
 	f     *fixture
 	locks *mutex.Mutex
 	caps  *semaphore.Semaphore // with a limit of 3
+	rdb   redis.UniversalClient
 	wire  *harness.Wire
 }
 
@@ -40,6 +42,7 @@ func (f *fixture) open(mod ...func(*mutex.Config)) *process {
 	p := &process{f: f, wire: &harness.Wire{}}
 	rdb := f.Connect(p.wire)
 	rdb.AddHook(p.wire)
+	p.rdb = rdb
 	cfg := mutex.Config{Name: f.Family, TTL: 3 * time.Second}
 	for _, change := range mod {
 		change(&cfg)
