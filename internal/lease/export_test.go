@@ -162,3 +162,14 @@ func (m *Manager) AsksAfterJoin(res protocol.Resource, lost bool) bool {
 	a.leaveGroup()
 	return hinted
 }
+
+// slowNow is Servers after whose Now the goroutine stands still.
+type slowNow struct{ Servers }
+
+func (c slowNow) Now(key string) (us int64, wait *call.Question) {
+	us, wait = c.Servers.Now(key)
+	time.Sleep(time.Second)
+	return us, wait
+}
+
+func (m *Manager) StandsStill() { m.client = slowNow{m.client} }

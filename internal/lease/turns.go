@@ -140,13 +140,13 @@ func (l *Lease) RenewAndCount(kept bool) (protocol.Use, error) {
 // that is prepared from then on carries it.
 func (l *Lease) SetLastToken(token uint64) { l.a.req.SetLastToken(token) }
 
-// TokenAheadOfClock reports whether the lease's token was certainly ahead of the server's
-// clock when it was granted. That happens if the clock went back: the token then continues
-// from the last one.
+// TokenAheadOfClock reports whether the lease's token was certainly ahead of the server's clock when it was granted.
+// That happens if the clock went back: the token then continues from the last one.
 func (l *Lease) TokenAheadOfClock() bool {
 	const slack = 1000 // µs: shorter than any lease, so the clock has passed it by the next grant
+	since := l.a.m.now() - l.a.grantAt // before Now: the goroutine may stand still in between
 	now, unknown := l.a.m.client.Now(l.a.res.FirstKey())
-	return unknown == nil && l.a.token > uint64(now-(l.a.m.now()-l.a.grantAt).Microseconds())+slack
+	return unknown == nil && l.a.token > uint64(now-since.Microseconds())+slack
 }
 
 // Closing returns a channel that is closed when Close begins.

@@ -64,6 +64,8 @@ var localTurns = []mutation{
 		"		ln.learnLimit(use.Limit)\n", ""),
 	cut("it is learned also if holds are longer than LocalFor", "internal/localturns/line.go", localPermitTests, permitTurnTests,
 		"saturated := first && ", "saturated := false && first && "),
+	cut("a token is not ahead of the clock of a process that stood still", "internal/lease/turns.go", "./internal/lease", "TestTokenIsNotAhead",
+		"since.Microseconds()", "max(since, l.a.m.now()-l.a.grantAt).Microseconds()"),
 	cut("a ctx that ends the goroutine of a release keeps no turn", "internal/localturns/turn.go", localPermitTests, "TestCtxThatEndsTheGoroutine",
 		"\t\tif !told { // a method", "\t\tif !told && false { // a method"),
 	cut("a ctx that ends the goroutine of a release keeps no lease", "internal/lease/release.go", localPermitTests, "TestCtxThatEndsTheGoroutine",
