@@ -207,13 +207,17 @@ func TestSwallowedReadsAreNoAnswer(t *testing.T) {
 		return listing.New(rdb, "")
 	}
 	for kind, hooks := range map[keys.Kind][]swallows{
-		keys.Mutex: {{alone: "time"}, {together: "zrange"}}, keys.Semaphore: {{alone: "time"}, {alone: "zrange"}, {alone: "zmscore"}},
+		keys.Mutex: {{alone: "time"}, {together: "zrange"}}, keys.Semaphore: {{alone: "time"}, {alone: "zrange"}, {alone: "zmscore"}, {alone: "get"}},
 		keys.Flight: {{together: "getrange"}}, keys.Guard: {{together: "get"}},
 	} {
 		for _, hook := range hooks {
 			s, err := lister(hook).State(t.Context(), listing.Of("", kind, "n", "k", false), listing.Bounds{})
 			redistest.Check(t, err != nil, "%s with %+v: %+v", kind, hook, s)
 		}
+	}
+	for key, hook := range map[string]string{"": "hgetall", "k": "hmget"} {
+		s, err := lister(swallows{alone: hook}).State(t.Context(), listing.Of("", keys.Semaphore, "n", key, true), listing.Bounds{})
+		redistest.Check(t, err != nil, "a family with a total without %s: %+v", hook, s)
 	}
 	redistest.Check(t, redistest.ErrorOf(lister(swallows{alone: "scan"}).Resources(t.Context())) != nil, "the keys were listed")
 	for hook, kind := range map[string]keys.Kind{"zcount": keys.Semaphore, "zmscore": keys.Semaphore, "get": keys.Guard} {

@@ -246,6 +246,9 @@ func (l *Lister) caps(ctx context.Context, s *State) error {
 		if err == redis.Nil {
 			return nil
 		}
+		if err == nil && text == "" {
+			err = errNoReply
+		}
 		s.Limit, _ = strconv.Atoi(text)
 		s.Stored = s.Limit > 0
 		return err
@@ -256,10 +259,14 @@ func (l *Lister) caps(ctx context.Context, s *State) error {
 // limits that concern it.
 func (l *Lister) limits(ctx context.Context, s *State) (map[string]string, error) {
 	if s.Key == "" {
-		return l.rdb.HGetAll(ctx, s.Part("limits")).Result()
+		all, err := l.rdb.HGetAll(ctx, s.Part("limits")).Result()
+		if err == nil && all == nil {
+			err = errNoReply
+		}
+		return all, err
 	}
 	names := []string{"", keys.Escape(s.Key)}
-	values, err := l.rdb.HMGet(ctx, s.Part("limits"), names...).Result()
+	values, err := replied(l.rdb.HMGet(ctx, s.Part("limits"), names...).Result())
 	all := map[string]string{}
 	for i, v := range values {
 		if text, ok := v.(string); ok {
