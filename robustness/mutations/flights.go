@@ -57,6 +57,8 @@ var flightScripts = []mutation{
 
 // flights are the guards of the Go code of cached values.
 var flights = []mutation{
+	cut("flight: a refused publication gives its lease back", "internal/loads/publish.go", nearContract, "RefusedPublication",
+		"\t\tp.Err = err\n\t\tp.Lease.GiveBack()\n", "\t\tp.Err = err\n"),
 	cut("flight: an invalidation reaches other schemas", "singleflight/drop.go", cache, "",
 		"d.others[other] = false", "d.others[other] = true"),
 	cut("flight: replies to invalidations come out of order", "singleflight/clientcache.go", "./singleflight", "TestInvalidateReplies",

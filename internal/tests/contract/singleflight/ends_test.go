@@ -182,3 +182,32 @@ func TestCallerThatIsServedWhileItsFlightEndsHasTheValueRebuilt(t *testing.T) {
 		fetch(f, f.Context(), g, "k", never(f)).want("new", singleflight.Cached)
 	})
 }
+
+// refusal is an error of the server that stays.
+type refusal struct{}
+
+func (refusal) Error() string { return "ERR not this one" }
+func (refusal) RedisError()   {}
+
+// A load whose result the server refuses, stored or not, holds nobody up.
+func TestRefusedPublicationHoldsNobodyUp(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		g, other, w := f.pair()
+		o := newOrigin(f)
+		first := fetch(f, f.Context(), g, "k", o.load)
+		l := o.next(f)
+		second := fetch(f, f.Context(), other, "k", gives("theirs"))
+		synctest.Wait()
+		w.Fail(func(name string) error {
+			if name == "load publish" {
+				return refusal{}
+			}
+			return nil
+		})
+		began := time.Now()
+		l.returns("ours")
+		first.wantValue("ours")
+		second.wantValue("theirs")
+		redistest.AtMost(f, time.Since(began), time.Second, "the second caller waited for %v")
+	})
+}
