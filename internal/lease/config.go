@@ -126,7 +126,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	switch {
 	case cfg.Quorum != nil:
 		m.handle += label
-		m.inbox = cfg.Quorum.Open(m.handle, cfg.TTL, m.Go, m.message, m.subscribed)
+		m.inbox = cfg.Quorum.Open(m.handle, cfg.TTL, m.message, m.subscribed)
 	case single.IsCluster():
 		m.handle += keys.InSlot + label
 		channelOf := func(key string) string { return keys.InboxAt(key, m.handle) }

@@ -25,9 +25,9 @@ type Servers interface {
 // Do and Start begin.
 type Quorum interface {
 	Servers
-	// Open tells the Quorum the id and the TTL of its handle, how to start a goroutine that Close
-	// waits for, and where messages and new subscriptions go. It returns the inbox.
-	Open(handle string, ttl time.Duration, spawn func(func()), message func(string), subscribed func()) Messages
+	// Open tells the Quorum the id and the TTL of its handle, and where messages and new subscriptions go. It returns
+	// the inbox.
+	Open(handle string, ttl time.Duration, message func(string), subscribed func()) Messages
 	// Close ends all that the Quorum runs, and waits for it.
 	Close()
 }

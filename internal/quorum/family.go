@@ -129,10 +129,10 @@ func (f *Family) twice() (errs []error) {
 }
 
 // Open begins the life of the handle: see lease.Quorum.
-func (f *Family) Open(handle string, ttl time.Duration, spawn func(func()), message func(string), subscribed func()) lease.Messages {
+func (f *Family) Open(handle string, ttl time.Duration, message func(string), subscribed func()) lease.Messages {
 	f.handle, f.ttl, f.message, f.subscribed = handle, ttl, message, subscribed
 	for _, s := range f.servers {
-		s.client.CountQuestions(spawn)
+		s.client.CountQuestions(f.active.Go) // not in the handle: probes overlap, and it would never close
 	}
 	return newInboxes(f)
 }

@@ -67,3 +67,19 @@ func TestNoMajority(t *testing.T) {
 		redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
 	})
 }
+
+// Close waits for no server that hangs, though something is to be given back there.
+func TestCloseBesideAServerThatHangs(t *testing.T) {
+	newest(t, 3, func(f *fleet) {
+		a := f.open() // its votes last for 30 s
+		f.begin(a)
+		l := f.lock(a, "k")
+		f.proxies[0].Cut(true, true)
+		f.Cleanup(f.proxies[0].Heal)
+		f.unlock(l)
+		time.Sleep(8 * time.Second) // until the server is known not to answer, and probes overlap
+		began := time.Now()
+		redistest.NoError(f, a.Close(f.Context()))
+		redistest.AtMost(f, time.Since(began), 12*time.Second, "Close took %v")
+	})
+}
