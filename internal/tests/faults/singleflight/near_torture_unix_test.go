@@ -249,7 +249,8 @@ func (x *tortured) judge(controls ...string) {
 		redistest.Check(x, isControl == (n.Stale > 0), "%s: %d stale reads of %d: %s", kind, n.Stale, n.Reads, n.First)
 	}
 	reader, writer := x.total["near"], x.total["writer"]
-	redistest.Check(x, reader.Near >= reader.Reads/2 && writer.Writes >= 20, "the torture was none: %+v, %+v", reader, writer)
+	redistest.Check(x, reader.Near >= 50 && writer.Writes >= 20, // each of these reads might have been stale
+		"the torture was none: %+v, %+v", reader, writer)
 }
 
 // Readers, writers and controls share keys while connections lose, delay and end what they carry, and readers are
