@@ -143,7 +143,7 @@ func (l *Lease) SetLastToken(token uint64) { l.a.req.SetLastToken(token) }
 // TokenAheadOfClock reports whether the lease's token was certainly ahead of the server's clock when it was granted.
 // That happens if the clock went back: the token then continues from the last one.
 func (l *Lease) TokenAheadOfClock() bool {
-	const slack = 1000 // µs: shorter than any lease, so the clock has passed it by the next grant
+	const slack = 1000                 // µs: shorter than any lease, so the clock has passed it by the next grant
 	since := l.a.m.now() - l.a.grantAt // before Now: the goroutine may stand still in between
 	now, unknown := l.a.m.client.Now(l.a.res.FirstKey())
 	return unknown == nil && l.a.token > uint64(now-since.Microseconds())+slack
