@@ -163,7 +163,7 @@ func (m *Manager) AsksAfterJoin(res protocol.Resource, lost bool) bool {
 	return hinted
 }
 
-// slowNow is Servers after whose Now the goroutine stands still.
+// slowNow makes the goroutine stand still after each Now.
 type slowNow struct{ Servers }
 
 func (c slowNow) Now(key string) (us int64, wait *call.Question) {

@@ -2,7 +2,7 @@
 // packages have in common. It knows the leased thing only through a [protocol.Protocol]. A [Manager]
 // does the work of one handle; a [Lease] is one thing held.
 //
-// A lease takes this path: [Manager.Acquire] makes an attempt (acquire.go), whose life (internal/life) is a pure state
+// A lease takes this path: [Manager.Acquire] makes an attempt (acquire.go). Its life (internal/life) is a pure state
 // machine. The attempt enters (enter.go) and, if it is queued, joins its group (group.go) until a grant wakes its
 // caller, which gets a Lease (lease.go). The handle's schedule renews it (attempt.go) until [Lease.Release] (release.go).
 //

@@ -9,7 +9,7 @@ import (
 
 type holdKey struct{}
 
-// Calm is a caller's ctx whose methods do not panic. Package context and go-redis call them on
+// Calm keeps the methods of a caller's ctx from panicking. Package context and go-redis call them on
 // goroutines of their own, if the ctx has a channel of its own: a panic there would end the
 // process. So each ctx that is derived from a caller's, and each that go-redis gets, is one of these.
 type Calm struct{ context.Context }

@@ -10,6 +10,8 @@ var queue = []mutation{
 		"if one.Rank == KeepsLease {", "if false {"),
 	cut("queue: broken connections cost one call", "internal/call/broken.go", callTests, "TestBroken",
 		"\t\tc.sweep(key)\n", ""),
+	cut("queue: broken connections fail no call", "internal/call/broken.go", "./internal/tests/contract/semaphore", "TestBroken",
+		"\t\tc.sweep(key)\n", ""),
 	cut("queue: broken connections of pipelines, too", "internal/call/broken.go", callTests, "TestBroken",
 		"if idle.PipelineStats == nil {", "if true {"),
 	cut("queue: a look-up that came to a broken connection is repeated", "internal/call/get.go", callTests, "TestBroken",

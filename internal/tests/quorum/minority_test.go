@@ -68,7 +68,7 @@ func TestNoMajority(t *testing.T) {
 	})
 }
 
-// Close waits for no server that hangs, though something is to be given back there.
+// A server that hangs delays Close by the time of a call, and not until the votes there end.
 func TestCloseBesideAServerThatHangs(t *testing.T) {
 	newest(t, 3, func(f *fleet) {
 		a := f.open() // its votes last for 30 s

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -221,4 +222,35 @@ func TestSilentRedisIsNoBusyTenant(t *testing.T) {
 			}
 		}
 	}
+}
+
+// If all connections of the pool are broken, no call fails, and none comes to one broken connection after another.
+func TestBrokenConnectionsFailNoCall(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		w := &harness.Wire{}
+		rdb := f.Connect(w).(*redis.Client)
+		s := f.openOn(rdb, w, limit(9))
+		l := f.take(s, "held", 1)
+		for name, call := range map[string]func() error{
+			"Release":    l.Release,
+			"TryAcquire": func() error { return redistest.ErrorOf(s.TryAcquire(f.Context(), "k")) },
+			"Acquire":    func() error { return redistest.ErrorOf(s.Acquire(f.Context(), "k")) },
+			"SetLimit":   func() error { return s.SetLimit(f.Context(), "k", 8) },
+		} {
+			var pool []*redis.Conn
+			for range 15 {
+				conn := rdb.Conn()
+				redistest.WantErr(f, conn.Ping(f.Context()).Err())
+				pool = append(pool, conn)
+			}
+			for _, conn := range pool {
+				_ = conn.Close()
+			}
+			w.Cut()
+			w.Heal()
+			began := time.Now()
+			redistest.Expect(f, call(), nil, name+": %v")
+			redistest.AtMost(f, time.Since(began), 100*time.Millisecond, name+" took %v")
+		}
+	})
 }

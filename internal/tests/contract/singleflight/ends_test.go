@@ -189,7 +189,7 @@ type refusal struct{}
 func (refusal) Error() string { return "ERR not this one" }
 func (refusal) RedisError()   {}
 
-// A load whose result the server refuses, stored or not, holds nobody up.
+// If the server refuses the result of a load, stored or not, nobody is held up.
 func TestRefusedPublicationHoldsNobodyUp(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, other, w := f.pair()
