@@ -152,14 +152,14 @@ func (g *group) ask(waiters []*attempt) *call.Call {
 
 // onAsked processes the reply to the ask c for some waiters.
 func (g *group) onAsked(waiters []*attempt, c *call.Call, r *protocol.Reply) {
-	m := g.m
-	got := time.Now()
+	m, got := g.m, time.Now()
 	m.client.Learn(g.res.FirstKey(), call.Sample{Micros: r.Now, Sent: c.Sent, Got: got})
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	g.forget(c)
 	sent, now := m.moment(c.Sent), m.moment(got)
 	m.deliver(r.Grants, sent)
+	g.asking.Answered(sent)
 	g.learn(r, sent, now)
 	for i, a := range waiters {
 		if a.group != g {

@@ -38,10 +38,14 @@ func (g *Asking) Alive(at Moment) { g.asked = at }
 // Asks notes that an ask is sent at the moment at.
 func (g *Asking) Asks(at Moment) { g.asked, g.hinted = at, 0 }
 
-// Heard notes a reply that tells the state of the queue.
+// Answered notes that the reply to an ask has come, which was sent at the moment sent: its wait in the
+// queue of the server does not count.
+func (g *Asking) Answered(sent Moment) { g.asked = max(g.asked, sent) }
+
+// Heard notes a reply that tells the state of the queue. That may be the reply to a newcomer, which
+// is no sign of life of the others.
 func (g *Asking) Heard(sent, got Moment, earliest time.Duration) {
 	g.sent, g.got, g.Fails, g.firstEnd = sent, got, 0, 0
-	g.asked = max(g.asked, sent) // the wait in the queue of the server does not count
 	if earliest > 0 {
 		g.firstEnd = got + earliest + 2*time.Millisecond
 	}

@@ -67,6 +67,7 @@ func (w *world) answer(f flight) (violation string) {
 				a.Hint(w.now + 50*time.Millisecond)
 			}
 		} else if a.inLine {
+			a.Answered(f.sent)
 			a.Heard(f.sent, w.now, 0)
 			fx = a.OnNews(&res, true, f.sent, w.now)
 		}

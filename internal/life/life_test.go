@@ -354,3 +354,14 @@ func TestRenewalAfterTheLeaves(t *testing.T) {
 		}
 	}
 }
+
+// A call that tells the state of a queue, as that of a newcomer does, is no sign of life of those who
+// wait there already.
+func TestNewcomersPutNoSignOfLifeOff(t *testing.T) {
+	var g Asking
+	g.Alive(epoch)
+	for now := epoch; now < epoch+AskEvery; now += AskEvery / 10 {
+		g.Heard(now, now, 0)
+		redistest.CheckNow(t, g.Next(0) == epoch+AskEvery, "a newcomer after %v puts the next ask off to %v after the first", now-epoch, g.Next(0)-epoch)
+	}
+}
