@@ -68,6 +68,13 @@ func (c *link) sweep(key string) *answer[struct{}] {
 	})
 }
 
+// Settle waits until nothing is left running that calls have begun in the background, which takes no
+// longer than a call. Nothing of a handle outlives its Close.
+func (c *link) Settle() {
+	c.sweeps.settled()
+	c.topology.settled()
+}
+
 func askTime(key string) *Call { return New(timeScript, 1, key).WithText() }
 
 // mayLookAgain reports whether a look-up that failed with err is to be repeated, and waits until

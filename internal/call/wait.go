@@ -115,6 +115,16 @@ func (s *shared[T]) run(a *answer[T], f func(context.Context) (T, error)) {
 	close(a.done)
 }
 
+// settled waits for the answer to the question that is under way, if any.
+func (s *shared[T]) settled() {
+	s.mu.Lock()
+	a := s.asked
+	s.mu.Unlock()
+	if a != nil {
+		<-a.done
+	}
+}
+
 // wait waits for the answer, or until ctx ends.
 func (a *answer[T]) wait(ctx context.Context) (v T, err error) {
 	select {

@@ -157,9 +157,7 @@ func (m *Manager) Close(ctx context.Context) error {
 		m.mu.Unlock()
 		m.inbox.Close()
 		m.loop.Close()
-		if m.cfg.Quorum != nil {
-			m.cfg.Quorum.Close()
-		}
+		m.client.Settle()
 		m.over.Store(true)
 	}()
 	select {

@@ -19,6 +19,8 @@ type Servers interface {
 	Node(key string) string
 	Reachable(ctx context.Context, key string) error
 	Away(key string) bool
+	// Settle ends what only the handle runs, and waits until nothing is left of its calls.
+	Settle()
 }
 
 // A Quorum is several servers that decide together. Its protocol prepares joint calls, which
@@ -28,8 +30,6 @@ type Quorum interface {
 	// Open tells the Quorum the id and the TTL of its handle, and where messages and new subscriptions go. It returns
 	// the inbox.
 	Open(handle string, ttl time.Duration, message func(string), subscribed func()) Messages
-	// Close ends all that the Quorum runs, and waits for it.
-	Close()
 }
 
 // Messages is the inbox on which a handle learns which leases other processes grant to it. It

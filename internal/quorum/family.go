@@ -137,10 +137,13 @@ func (f *Family) Open(handle string, ttl time.Duration, message func(string), su
 	return newInboxes(f)
 }
 
-// Close ends what still runs. Votes of servers that do not answer end by themselves.
-func (f *Family) Close() {
+// Settle ends what still runs. Votes of servers that do not answer end by themselves.
+func (f *Family) Settle() {
 	f.closing.Do(func() { close(f.closed) })
 	f.active.Wait()
+	for _, s := range f.servers {
+		s.client.Settle()
+	}
 }
 
 func (f *Family) Do(ctx context.Context, c *call.Call) ([]int64, error) { return c.DoJointly(ctx) }

@@ -8,6 +8,8 @@ var queue = []mutation{
 		"[...]Rank{KeepsLease, GivesBack, q.next,", "[...]Rank{GivesBack, KeepsLease, q.next,"),
 	cut("queue: the lease that ends first is renewed first", "internal/call/line.go", callTests, "ByRank",
 		"if one.Rank == KeepsLease {", "if false {"),
+	cut("queue: Close waits for what calls began", "internal/call/broken.go", callTests, "TestBroken",
+		"\tc.sweeps.settled()\n", ""),
 	cut("queue: broken connections cost one call", "internal/call/broken.go", callTests, "TestBroken",
 		"\t\tc.sweep(key)\n", ""),
 	cut("queue: broken connections fail no call", "internal/call/broken.go", "./internal/tests/contract/semaphore", "TestBroken",

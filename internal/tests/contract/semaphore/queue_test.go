@@ -90,24 +90,3 @@ func TestTwoTTLsOnOneKey(t *testing.T) {
 		}
 	})
 }
-
-// The first of those that wait keeps its place for as long as it takes, although another waiter of its
-// handle comes every second: what tells of their places is no sign of life of its own.
-func TestWaiterKeepsItsPlaceBesideNewcomers(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		holder, _ := f.open()
-		s, _ := f.open()
-		l := f.take(holder, "k", 1)
-		var all []*waiting
-		for range 12 {
-			all = append(all, f.start(s, "k", 1))
-			time.Sleep(time.Second)
-		}
-		waits := f.inspect(holder, "k").Waiting
-		redistest.Expect(f, waits, len(all), "%d waiters are in the queue; want all 12")
-		release(f, l)
-		for _, w := range all {
-			release(f, w.Got())
-		}
-	})
-}
