@@ -199,7 +199,8 @@ func (g *group) onAskFailed(c *call.Call, err error) {
 		}
 		return
 	}
-	m.loop.Put(&g.entry, g, m.time(now+call.Backoff(min(g.asking.Fails, 5))+50*time.Millisecond), 0)
+	g.asking.Hint(now + call.Backoff(min(g.asking.Fails, 5)) + 50*time.Millisecond)
+	g.schedule()
 }
 
 // replyLost asks for the waiters of a resource at once, because a reply was lost that may have

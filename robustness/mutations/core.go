@@ -59,6 +59,8 @@ var core = []mutation{
 		"a.probes = a.probes && hinted < a.renewAt; a.probes {", "a.probes = false; a.probes {"),
 	cut("core: a hint ends no lease", "internal/life/waiting.go", "./internal/life", "TestHintBrings",
 		"\tcase Holding:\n\t\tif at := max(", "\tcase Holding:\n\t\ta.State = Lost\n\t\tif at := max("),
+	cut("core: a newcomer puts off no sign of life that failed", "internal/lease/group.go", "./internal/tests/contract/semaphore", "BesideANewcomer",
+		"\tg.asking.Hint(now + call.Backoff(min(g.asking.Fails, 5)) + 50*time.Millisecond)\n\tg.schedule()\n", "\tm.loop.Put(&g.entry, g, m.time(now+call.Backoff(min(g.asking.Fails, 5))+50*time.Millisecond), 0)\n"),
 	cut("core: a newcomer puts no sign of life off", "internal/life/asking.go", "./internal/life ./internal/tests/contract/multi", "NewcomersPut|ServedInItsTurn",
 		"g.sent, g.got, g.Fails, g.firstEnd = sent, got, 0, 0\n", "g.sent, g.got, g.Fails, g.firstEnd = sent, got, 0, 0\n\tg.asked = max(g.asked, sent)\n"),
 	cut("core: the reply to an ask puts no hint off", "internal/life/asking.go", "./internal/life", "TestHintBrings",

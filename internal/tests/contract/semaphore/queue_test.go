@@ -1,6 +1,7 @@
 package semaphore
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/luascripts"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
@@ -88,5 +90,34 @@ func TestTwoTTLsOnOneKey(t *testing.T) {
 			wire.Heal()
 			redistest.WantErr(f, dies.Release(), leasehold.ErrLost)
 		}
+	})
+}
+
+// A sign of life that fails is repeated soon, also if a newcomer queues meanwhile.
+func TestSignOfLifeIsRepeatedBesideANewcomer(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		holder, _ := f.open()
+		s, wire := f.open()
+		l := f.take(holder, "k", 1)
+		first := f.start(s, "k", 1)
+		time.Sleep(time.Second) // it has asked once
+		ask, failed := luascripts.PermitsAsk(), make(chan struct{})
+		var once sync.Once
+		wire.Fail(func(name string) error {
+			if name == call.ScriptName(ask) {
+				once.Do(func() { close(failed) })
+				return harness.ErrCut
+			}
+			return nil
+		})
+		<-failed
+		wire.Heal()
+		asked := wire.Ran(ask)
+		second := f.start(s, "k", 1)
+		time.Sleep(500 * time.Millisecond)
+		redistest.Check(f, wire.Ran(ask) > asked, "nobody asked again within 500 ms")
+		release(f, l)
+		release(f, first.Got())
+		release(f, second.Got())
 	})
 }
