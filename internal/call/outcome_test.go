@@ -206,15 +206,15 @@ func TestScriptsForgottenWhileTheyAreTaught(t *testing.T) {
 	}
 }
 
-// deaf is a connection that ends without a reply once a script was written to it.
+// deaf is a connection that ends without a reply once a script of a test was written to it.
 type deaf struct {
 	net.Conn
-	written *atomic.Int64 // scripts
+	written *atomic.Int64 // such scripts
 }
 
 func (c deaf) Write(data []byte) (int, error) {
 	n, err := c.Conn.Write(data)
-	if scripts := bytes.Count(data, []byte("evalsha")); scripts > 0 {
+	if scripts := bytes.Count(data, []byte(echo.sha)); scripts > 0 {
 		c.written.Add(int64(scripts))
 		_ = c.Close()
 	}
