@@ -18,6 +18,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/nested"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -109,7 +110,7 @@ func SlotOf(ctx context.Context) string {
 // waitAndDo runs fn once for the slot, after a wait of up to cfg.Wait. The ctx of the wait is
 // the parent of the lock's, so a timer that fn stops ends it, and no deadline.
 func waitAndDo(ctx context.Context, m *mutex.Mutex, name, slot string, cfg Config, fn func(ctx context.Context, token uint64) error) error {
-	waiting, cancel := context.WithCancel(ctx)
+	waiting, cancel := context.WithCancel(nested.Calm{Context: ctx})
 	defer cancel()
 	timer := time.AfterFunc(cfg.Wait, cancel)
 	defer timer.Stop()

@@ -54,4 +54,6 @@ var several = []mutation{
 		"context.WithTimeout(nested.Calm{Context: ctx}, Bound)", "context.WithTimeout(nested.Calm{Context: ctx}.Context, Bound)"),
 	cut("nor one with a short deadline", "internal/call/wait.go", multiTests, "EndsBadly",
 		"\t\treturn nested.Calm{Context: ctx}\n", "\t\treturn ctx\n"),
+	cut("nor that of a request of an adapter", "integrations/internal/gate/gate.go", "./integrations/httpcap", "EndsBadly",
+		"nested.Calm{Context: ctx})", "nested.Calm{Context: ctx}.Context)"),
 }

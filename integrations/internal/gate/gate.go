@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/nested"
 	"github.com/leasehold-go/leasehold/internal/several"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
@@ -106,7 +107,7 @@ func (g *Gate) without(ctx context.Context, err error) (Pass, error) {
 // acquire waits for permits for up to wait. Its ctx is also the parent of the lease's, so it
 // must outlive the wait: a timer that is stopped at the grant ends it, and no deadline.
 func (g *Gate) acquire(ctx context.Context, key string, n int, wait time.Duration) (*semaphore.Lease, context.CancelFunc, error) {
-	waiting, cancel := context.WithCancel(ctx)
+	waiting, cancel := context.WithCancel(nested.Calm{Context: ctx})
 	timer := time.AfterFunc(wait, cancel)
 	lease, err := g.sem.AcquireN(waiting, key, n)
 	switch {
