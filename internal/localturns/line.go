@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/nested"
 	"github.com/leasehold-go/leasehold/internal/protocol"
 )
@@ -21,10 +22,11 @@ type line struct {
 	most        int
 	first, last *Turn    // the waiting turns, in order of arrival
 	length      int      // number of waiting turns
-	visits      int      // number of leases that serve turns, or rest
+	visits      []*visit // the leases that serve turns, or rest
 	tries       int      // number of calls that ask Redis without a place
 	idle        []*visit // those that rest, the one that was used last at the end
 	places      []*place
+	watched     bool           // a timer is to call lookAtLimit
 	heard       time.Time      // when Redis last queued or granted a place, or a lease was given back that was held until then
 	state       protocol.State // of the resource, as Redis last told it
 	told        bool           // Redis has told it; else it is not known
@@ -36,7 +38,7 @@ type line struct {
 
 // busyNow reports whether anybody uses the line.
 func (ln *line) busyNow() bool {
-	return ln.length > 0 || ln.visits > 0 || ln.tries > 0 || len(ln.places) > 0
+	return ln.length > 0 || len(ln.visits) > 0 || ln.tries > 0 || len(ln.places) > 0
 }
 
 // waiting returns how many turns count for MaxWaiters. For each place that Redis has not answered yet, one turn does
@@ -89,7 +91,7 @@ func (ln *line) busy() *leasehold.BusyError {
 		}
 	}
 	if !ln.told {
-		return ln.h.m.BusyError(protocol.State{InUse: ln.visits * ln.name.permits, Limit: ln.name.limit})
+		return ln.h.m.BusyError(protocol.State{InUse: len(ln.visits) * ln.name.permits, Limit: ln.name.limit})
 	}
 	return ln.h.m.BusyError(ln.state)
 }
@@ -170,9 +172,9 @@ func (ln *line) admit(v *visit, alone bool) bool {
 
 // count counts the visit in. The line is locked.
 func (ln *line) count(v *visit) {
-	ln.visits++
+	v.counted, v.at = true, len(ln.visits)
+	ln.visits = append(ln.visits, v)
 	ln.leases++
-	v.counted = true
 }
 
 // drop takes a visit out of the line. The line is locked.
@@ -182,7 +184,11 @@ func (ln *line) drop(v *visit) {
 		return
 	}
 	v.counted = false
-	ln.visits--
+	last := len(ln.visits) - 1
+	ln.visits[v.at] = ln.visits[last]
+	ln.visits[v.at].at = v.at
+	ln.visits[last] = nil
+	ln.visits = ln.visits[:last]
 	if ln.leases--; ln.leases == 0 {
 		ln.unlisten()
 	}
@@ -251,6 +257,35 @@ func (ln *line) pass(v *visit) bool {
 	return true
 }
 
+// watchLimit has lookAtLimit called after the time of a sign of life. The line is locked.
+func (ln *line) watchLimit() {
+	if ln.h.cfg.Settable && !ln.watched {
+		ln.watched = true
+		time.AfterFunc(life.AskEvery, ln.lookAtLimit)
+	}
+}
+
+// lookAtLimit asks Redis, by a lease that serves a turn, whether the limit was raised, while turns wait and no place
+// does: else only the next grant from the queue would tell, and holds may be long.
+func (ln *line) lookAtLimit() {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	ln.watched = false
+	select {
+	case <-ln.h.m.Closing():
+		return
+	default:
+	}
+	if ln.length == 0 {
+		return // the next turn that waits has it watched again
+	}
+	ln.watchLimit()
+	if v := ln.visits; len(v) > 0 && len(ln.places) == 0 && !v[0].asking {
+		v[0].asking = true
+		ln.h.m.Go(v[0].askOthers)
+	}
+}
+
 // askOthers asks Redis whether anybody else waits. If nobody does, turns may begin for another LocalFor, counted from
 // the moment of the question. A place of this line in the queue counts as somebody else, because Redis cannot tell the
 // two apart. If more permits are in use than the limit allows, because the limit was lowered, the lease must be given
@@ -270,7 +305,7 @@ func (v *visit) askOthers() {
 			return
 		}
 		ln.learnLimit(use.Limit)
-		if v.alone = use.Waiting == 0 && use.InUse <= use.Limit; v.alone {
+		if v.alone = v.alone && use.Waiting == 0 && use.InUse <= use.Limit; v.alone {
 			v.until = sent.Add(ln.h.cfg.LocalFor)
 		}
 		ln.takePlaces() // the limit may have been raised

@@ -170,6 +170,7 @@ func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 		t, waited = &Turn{line: ln, op: a.Op, parent: nested.Hold{Calm: nested.Calm{Context: ctx}}}, true
 		ln.push(t)
 		ln.takePlaces()
+		ln.watchLimit()
 	}
 	if err := t.await(ctx, maxWait); err != nil {
 		return nil, waited, err
@@ -262,7 +263,7 @@ var errNoAnswer = errors.New("no answer in time")
 // of the line is held, or a place waits, or either was so a moment ago, while t waited. What
 // Redis said before t came does not count. The line is locked.
 func (ln *line) answered(t *Turn) bool {
-	if ln.visits > 0 {
+	if len(ln.visits) > 0 {
 		return true
 	}
 	for _, p := range ln.places {

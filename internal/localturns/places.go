@@ -80,13 +80,13 @@ func (ln *line) newPlace() (context.Context, *place) {
 // missing returns how many more places the line needs, 0 or less if none: one for each waiting
 // turn, but not more than the limit has room for. The line is locked.
 func (ln *line) missing() int {
-	return min(ln.most-ln.visits, ln.length) - len(ln.places)
+	return min(ln.most-len(ln.visits), ln.length) - len(ln.places)
 }
 
 // takePlaces takes the places that are missing. The line is locked.
 func (ln *line) takePlaces() {
 	for ln.missing() > 0 {
-		if wait := time.Until(ln.pausedUntil); wait > 0 && (ln.visits > 0 || len(ln.places) > 0) {
+		if wait := time.Until(ln.pausedUntil); wait > 0 && (len(ln.visits) > 0 || len(ln.places) > 0) {
 			return // the leases and places that are left serve the line meanwhile
 		}
 		ctx, p := ln.newPlace()
@@ -143,7 +143,7 @@ func (ln *line) onPlaceDone(p *place, v *visit, err error, alone bool) {
 			v.lease.GiveBack()
 		}
 	case p.cancelled:
-	case errors.Is(err, leasehold.ErrInvalid) || errors.Is(err, leasehold.ErrClosed) || ln.visits == 0 && len(ln.places) == 0:
+	case errors.Is(err, leasehold.ErrInvalid) || errors.Is(err, leasehold.ErrClosed) || len(ln.visits) == 0 && len(ln.places) == 0:
 		// Nothing is left that could serve the line.
 		for ln.first != nil {
 			t := ln.first

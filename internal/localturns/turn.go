@@ -280,7 +280,8 @@ type visit struct {
 	line    *line
 	lease   *lease.Lease
 	turn    *Turn // the turn that runs; nil before the first turn and after the last
-	counted bool  // it is counted in the line's visits
+	counted bool  // it is among the line's visits
+	at      int   // where
 	over    bool  // it serves no further turn
 
 	until     time.Time // no turn but the first begins after this time

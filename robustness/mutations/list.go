@@ -32,7 +32,7 @@ const (
 	localTests       = "./internal/tests/contract/mutex"
 	localPermitTests = "./internal/tests/contract/semaphore"
 	turnTests        = "Local|Turn|Place|ALease|GivingBack|ExtendedLease|LostLease|Locks|AToken|MaxWaitersOf|MaxWaitOf"
-	permitTurnTests  = "Turn|Place|ALease|ALimit|MaxWaitersOf|MaxWaitersIs"
+	permitTurnTests  = "Turn|Place|ALease|ALimit|ARaised|MaxWaitersOf|MaxWaitersIs"
 
 	lockFaults = "./internal/tests/faults/mutex"
 	loadFaults = "./internal/tests/faults/singleflight"

@@ -81,6 +81,30 @@ func TestALimitSetAtRunTimeCountsInAProcess(t *testing.T) {
 	})
 }
 
+// A limit that is raised is used within a sign of life by those who wait in a process whose only lease is held for
+// long.
+func TestARaisedLimitCountsDuringALongHold(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		s, _ := f.open(localFor(50 * time.Millisecond))
+		operator, _ := f.open()
+		held := []*semaphore.Lease{f.take(s, "k", 1)}
+		var callers []*waiting
+		for range 3 {
+			callers = append(callers, harness.Start(f.T, func() (*semaphore.Lease, error) { return s.Acquire(f.Context(), "k") }))
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		redistest.WantErr(f, operator.SetLimit(f.Context(), "k", 3))
+		began := time.Now()
+		held = append(held, callers[0].Got(), callers[1].Got())
+		redistest.AtMost(f, time.Since(began), 1600*time.Millisecond, "they waited %v")
+		for _, l := range held {
+			release(f, l)
+		}
+		release(f, callers[2].Got())
+	})
+}
+
 // MaxWaiters counts the callers that wait, not those that Redis is about to grant to.
 func TestMaxWaitersIsNotForPermitsThatAreFree(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
