@@ -74,7 +74,7 @@ func TestNextProgramStartsAfterARevokedOne(t *testing.T) {
 	s.awaitWaiter()
 	redistest.WantErr(t, locks.Revoke(t.Context(), "k", redistest.Must(locks.Inspect(t.Context(), "k"))(t).Holder.ID, "a test"))
 	first.says("told")
-	for _, wait := range []string{"0", "10ms"} { // while the next one has the lease
+	for _, wait := range []string{"0", "1s"} { // while the next one has the lease
 		s.sh("echo on", "--wait", wait).ends(75)
 	}
 	first.ends(124)
@@ -101,7 +101,7 @@ func TestNextProgramStartsWhenARevokedLeaseWouldHaveEnded(t *testing.T) {
 	redistest.WantErr(t, locks.Revoke(t.Context(), "k", l.ID(), "a test"))
 	at := time.Now()
 	s.run("--wait", "0", "--", "true").ends(75)
-	s.run("--wait", "50ms", "--", "true").ends(75)
+	s.run("--wait", "1s", "--", "true").ends(75)
 	s.run("--", "true").ends(0)
 	// The lease was renewed at most a third of its TTL before.
 	if took := time.Since(at); took < 3500*time.Millisecond || took > 24*time.Second {

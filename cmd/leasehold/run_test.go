@@ -32,7 +32,7 @@ func TestExitCodes(t *testing.T) {
 		"a signal":                   {of("c", "--", "sh", "-c", "kill -KILL $$"), 137},
 		"a permit":                   {permit("--limit", "2", "--", "sh", "-c", "exit 3"), 3},
 		"busy":                       {s.args("--wait", "0", "--", "true"), 75},
-		"busy for a while":           {s.args("--wait", "300ms", "--", "true"), 75},
+		"busy for a while":           {s.args("--wait", "1s", "--", "true"), 75},
 		"busy, and that's fine":      {s.args("--wait", "0", "--conflict-exit-code", "0", "--", "true"), 0},
 		"busy, with another code":    {s.args("--wait", "0", "--conflict-exit-code", "9", "--", "true"), 9},
 		"not found":                  {s.args("--", "no-such-program-here"), 127},
@@ -61,7 +61,7 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d; standard error: %s", about, x.code(), c.code, x.stderr.String())
 		}
 	}
-	s.run("--wait", "300ms", "--", "true").ends(75, "mutex "+s.name+"/k was not free in time", "the program did not run", "leasehold show --mutex "+s.name+" --key k")
+	s.run("--wait", "1s", "--", "true").ends(75, "mutex "+s.name+"/k was not free in time", "the program did not run", "leasehold show --mutex "+s.name+" --key k")
 	busy.signal(syscall.SIGTERM)
 	busy.ends(128 + 15)
 	for _, key := range []string{"a", "b", "c", "k"} {
