@@ -55,6 +55,20 @@ func TestCompletionIsForgottenBeforeItsAnswer(t *testing.T) {
 	redistest.Check(t, o.tally["slots of unknown completion"] == 1, "the run came to %v, want one slot of unknown completion", o.tally)
 }
 
+// The last permits of a family with a total are given back less than 24 s before the end. So long its charges are kept.
+func TestChargesAreKeptForAWhile(t *testing.T) {
+	s, err := parse(strings.NewReader(`9m21.375648s settotal client=2 permits=4
+9m22.927226s compete client=2 key=v permits=1 hold=1.904612s
+9m23.638606s compete client=1 key=u permits=3 wait=14.143262s hold=17.876376s
+9m23.970847s compete client=0 key=t permits=1 wait=1.600104s hold=116.106ms
+9m24.488544s compete client=1 key=v permits=2 hold=583.985ms
+9m25.429828s compete client=3 key=t permits=1 hold=251.102ms
+`))
+	redistest.WantErr(t, err)
+	o := run(t, s)
+	redistest.Check(t, o.violation == nil, "%v", o.violation)
+}
+
 // A caller whose turn came by another lease of its process waits for the reply to its own
 // enter until after that lease was lost. It gets another turn, not the one that is over.
 func TestTurnIsOverBeforeItsCallerKnows(t *testing.T) {
