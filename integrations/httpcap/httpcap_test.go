@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/integrations/httpcap"
 	"github.com/leasehold-go/leasehold/integrations/internal/captest"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -253,23 +254,6 @@ func TestClosedHandleIsUnavailable(t *testing.T) {
 	redistest.WantErr(t, seen, leasehold.ErrClosed)
 }
 
-// endedBadly is the ctx of another middleware: it has a channel of its own, and its Err panics once it has ended.
-type endedBadly struct {
-	context.Context
-	done chan struct{}
-}
-
-func (c endedBadly) Done() <-chan struct{} { return c.done }
-
-func (c endedBadly) Err() error {
-	select {
-	case <-c.done:
-		panic("Err")
-	default:
-		return nil
-	}
-}
-
 // A ctx that panics as it ends may end its request, but no process.
 func TestCtxThatEndsBadly(t *testing.T) {
 	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
@@ -277,14 +261,15 @@ func TestCtxThatEndsBadly(t *testing.T) {
 	h := capped(t, caps, httpcap.Config{Wait: time.Minute}, b.ServeHTTP)
 	_ = inBackground(t.Context(), serve(t, h))
 	redistest.Get(t, "the first request", b.started)
-	ctx, ended := endedBadly{t.Context(), make(chan struct{})}, make(chan struct{})
+	ended := make(chan struct{})
+	ctx := harness.EndedBadly{Context: t.Context(), Ended: make(chan struct{}), How: func() error { panic("Err") }}
 	go func() {
 		defer close(ended)
 		defer func() { _ = recover() }()
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
 	}()
 	captest.WantState(t, caps, 1, 1)
-	close(ctx.done)
+	close(ctx.Ended)
 	redistest.Get(t, "the end of the second request", ended)
 	b.release()
 	captest.WantState(t, caps, 0, 0)

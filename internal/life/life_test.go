@@ -355,8 +355,8 @@ func TestRenewalAfterTheLeaves(t *testing.T) {
 	}
 }
 
-// A call that tells the state of a queue, as that of a newcomer does, is no sign of life of those who
-// wait there already.
+// A call that tells the state of a queue, as that of a newcomer does, is no sign of life of the waiters
+// that are there already.
 func TestNewcomersPutNoSignOfLifeOff(t *testing.T) {
 	var g Asking
 	g.Alive(epoch)

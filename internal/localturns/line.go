@@ -305,7 +305,7 @@ func (v *visit) askOthers() {
 			return
 		}
 		ln.learnLimit(use.Limit)
-		if v.alone = v.alone && use.Waiting == 0 && use.InUse <= use.Limit; v.alone {
+		if v.alone = use.Waiting == 0 && use.InUse <= use.Limit; v.alone {
 			v.until = sent.Add(ln.h.cfg.LocalFor)
 		}
 		ln.takePlaces() // the limit may have been raised

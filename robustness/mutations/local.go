@@ -55,7 +55,7 @@ var localTurns = []mutation{
 	cut("MaxWaiters does not refuse a process that queues again", "internal/lease/enter.go", localTests, "",
 		"if at.ticket != 0 || c.again {", "if at.ticket != 0 {"),
 	cut("a process asks whether others wait", "internal/localturns/line.go", localTests, turnTests,
-		"v.alone && use.Waiting == 0 && use.InUse", "v.alone && use.InUse"),
+		"if v.alone = use.Waiting == 0 && use.InUse", "if v.alone = use.InUse"),
 	cut("a token ahead of the clock is not counted on", "internal/localturns/turn.go", localTests, turnTests,
 		"v.oneTurn = v.oneTurn || v.lease.TokenAheadOfClock()", ""),
 	cut("a limit that was lowered takes leases back", "internal/localturns/line.go", localPermitTests, permitTurnTests,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/multi"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/singleflight"
@@ -142,24 +143,6 @@ func TestCtxThatBreaksAWaitForSeveral(t *testing.T) {
 	})
 }
 
-// endedBadly has a channel of its own, so that package context asks for its error on a goroutine of its own.
-type endedBadly struct {
-	context.Context
-	done chan struct{}
-	err  func() error
-}
-
-func (c endedBadly) Done() <-chan struct{} { return c.done }
-
-func (c endedBadly) Err() error {
-	select {
-	case <-c.done:
-		return c.err()
-	default:
-		return nil
-	}
-}
-
 // If a ctx ends while Redis is silent, and its Err then panics, exits or gives no error, no process ends.
 func TestCtxThatEndsBadly(t *testing.T) {
 	for how, err := range map[string]func() error{
@@ -190,7 +173,7 @@ func TestCtxThatEndsBadly(t *testing.T) {
 					} {
 						p.wire.Stall()
 						parent, cancel := context.WithTimeout(f.Context(), bound)
-						ctx := endedBadly{parent, make(chan struct{}), err}
+						ctx := harness.EndedBadly{Context: parent, Ended: make(chan struct{}), How: err}
 						ended := make(chan struct{})
 						go func() {
 							defer close(ended)
@@ -198,7 +181,7 @@ func TestCtxThatEndsBadly(t *testing.T) {
 							_ = call(ctx)
 						}()
 						time.Sleep(50 * time.Millisecond)
-						close(ctx.done)
+						close(ctx.Ended)
 						time.Sleep(time.Millisecond)
 						p.wire.Heal()
 						redistest.Get(f, "the end of "+name, ended)

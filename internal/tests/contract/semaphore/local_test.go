@@ -81,8 +81,7 @@ func TestALimitSetAtRunTimeCountsInAProcess(t *testing.T) {
 	})
 }
 
-// A limit that is raised is used within a sign of life by those who wait in a process whose only lease is held for
-// long.
+// A limit that is raised is used within a sign of life by the waiters of a process that holds its only lease for long.
 func TestARaisedLimitCountsDuringALongHold(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
 		s, _ := f.open(localFor(50 * time.Millisecond))
