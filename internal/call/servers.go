@@ -161,13 +161,22 @@ func (s Sample) Latest(t time.Time) int64 {
 // maxSampleAge is the age at which a sample is replaced: clocks run at slightly different rates.
 const maxSampleAge = 30 * time.Second
 
+// Refined returns the sample that says more: s, or a new one if it bounds the clock more closely, or if s contradicts
+// it (the clock was set forth) or is too old. The longer a call was under way, the less its sample says.
+func (s Sample) Refined(by Sample) Sample {
+	latest := s.Latest(by.Got)
+	if s.Got.IsZero() || by.Got.Sub(s.Got) >= maxSampleAge || by.Micros > latest || latest >= by.Latest(by.Got) {
+		return by
+	}
+	return s
+}
+
 // A clock holds what is known of one server's clock. Each primary of a Cluster has its own.
 type clock struct {
 	question shared[Sample]
 
 	mu     sync.Mutex // guards the fields below
-	sample Sample
-	known  bool // a reply has set sample
+	sample Sample // the zero Sample: none is known
 }
 
 // clockOf returns the clock of a server.
@@ -191,22 +200,22 @@ func (c *Client) Now(key string) (us int64, wait *Question) {
 	now := time.Now()
 	k := c.clockOf(c.Node(key))
 	k.mu.Lock()
-	known, sample := k.known, k.sample
+	sample := k.sample
 	k.mu.Unlock()
-	if !known || now.Sub(sample.Got) > maxSampleAge {
+	if now.Sub(sample.Got) > maxSampleAge {
 		wait = c.askTime(k, key)
 	}
-	if known {
-		return sample.Latest(now), nil
+	if sample.Got.IsZero() {
+		return 0, wait
 	}
-	return 0, wait
+	return sample.Latest(now), nil
 }
 
 // latest returns the latest time that the clock can show at the local time t, if it is known.
 func (k *clock) latest(t time.Time) (us int64, known bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.sample.Latest(t), k.known
+	return k.sample.Latest(t), !k.sample.Got.IsZero()
 }
 
 // Time is Now, but waits for the answer if the time is not known yet, until ctx ends.
@@ -222,16 +231,12 @@ func (c *Client) Time(ctx context.Context, key string) (int64, error) {
 	}
 }
 
-// Learn keeps a sample of the clock of the server that has key, unless the sample that is
-// known already agrees and is more precise. The longer a call was under way, the later the
-// clock seems to be, and the older the values of the reply.
+// Learn refines what is known of the clock of the server that has key.
 func (c *link) Learn(key string, s Sample) {
 	k := c.clockOf(c.Node(key))
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if old := k.sample; !k.known || s.Got.Sub(old.Got) >= maxSampleAge || s.Micros > old.Latest(s.Got) || old.Latest(s.Got) >= s.Latest(s.Got) {
-		k.sample, k.known = s, true
-	}
+	k.sample = k.sample.Refined(s)
 }
 
 // askTime asks the server that has key for its time, unless a question is under way.

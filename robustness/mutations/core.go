@@ -63,6 +63,8 @@ var core = []mutation{
 		"\tg.asking.Hint(now + call.Backoff(min(g.asking.Fails, 5)) + 50*time.Millisecond)\n\tg.schedule()\n", "\tm.loop.Put(&g.entry, g, m.time(now+call.Backoff(min(g.asking.Fails, 5))+50*time.Millisecond), 0)\n"),
 	cut("core: a newcomer puts no sign of life off", "internal/life/asking.go", "./internal/life ./internal/tests/contract/multi", "NewcomersPut|ServedInItsTurn",
 		"g.sent, g.got, g.Fails, g.firstEnd = sent, got, 0, 0\n", "g.sent, g.got, g.Fails, g.firstEnd = sent, got, 0, 0\n\tg.asked = max(g.asked, sent)\n"),
+	cut("core: a call that took long does not blur the clock", "internal/lease/group.go", "./internal/tests/contract/semaphore", "SlowCallShortens",
+		"g.clock = g.clock.Refined(", "g.clock = (call.Sample{}).Refined("),
 	cut("core: the reply to an ask puts no hint off", "internal/life/asking.go", "./internal/life", "TestHintBrings",
 		"g.sent, g.got, g.Fails, g.firstEnd = sent, got, 0, 0", "g.sent, g.got, g.Fails, g.firstEnd, g.hinted = sent, got, 0, 0, 0"),
 	cut("core: a message is not believed while it enters", "internal/lease/group.go", "./internal/lease", "TestMessageWhileItEnters",

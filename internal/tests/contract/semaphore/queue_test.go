@@ -121,3 +121,25 @@ func TestSignOfLifeIsRepeatedBesideANewcomer(t *testing.T) {
 		release(f, second.Got())
 	})
 }
+
+// A call that took long tells little of the server's clock. A grant after it is not taken for as old as that.
+func TestSlowCallShortensNoGrant(t *testing.T) {
+	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+		holder, _ := f.open()
+		s, wire := f.open()
+		l := f.take(holder, "k", 1)
+		w := f.start(s, "k", 1)
+		time.Sleep(200 * time.Millisecond) // what it asks at first has its answer
+		ask := luascripts.PermitsAsk()
+		wire.Stall(call.ScriptName(ask))
+		time.Sleep(1600 * time.Millisecond) // a sign of life is under way
+		ran := wire.Ran(ask)
+		wire.Unstall()
+		synctest.Wait() // until it is answered
+		redistest.Require(f, wire.Ran(ask)-ran, 1, "%d signs of life were under way")
+		release(f, l)
+		got := w.Got()
+		redistest.AtLeast(f, time.Until(got.Deadline()), 1900*time.Millisecond, "the lease was held for %v more when it was granted for 2 s")
+		release(f, got)
+	})
+}
