@@ -1,6 +1,7 @@
 package life
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -12,22 +13,16 @@ import (
 // answer hands the outcome of a call to its attempt.
 func (w *world) answer(f flight) (violation string) {
 	for j, term := range f.own {
-		if term > 0 && f.code != Unanswered {
+		if term > 0 && f.code != Unanswered && !f.asks[j].asked {
 			o := &w.actors[j]
 			o.OnNews(&Outcome{Code: Granted, Term: term}, false, f.sent, w.now)
-			o.inLine = o.inLine && o.State == Waiting
 			if violation := w.look(int8(j)); violation != "" {
 				return violation
 			}
 		}
 	}
-	if w.oneHandle && f.kind != message && (f.code == Unanswered || f.copied) {
-		w.missed[0] = w.now
-		for j := range w.n {
-			if o := &w.actors[j]; o.inLine {
-				o.Hint(w.now)
-			}
-		}
+	if f.kind == askCall {
+		return w.answerAsk(f)
 	}
 	a, res := &w.actors[f.who], Outcome{Code: f.code, Term: f.term, Copied: f.copied}
 	var fx Effect
@@ -39,14 +34,8 @@ func (w *world) answer(f flight) (violation string) {
 			w.granted(a, f)
 			a.looked = true
 		}
-		if a.State == Waiting && !a.inLine {
-			a.inLine = true
-			a.Asking = Asking{}
-			a.Alive(f.sent)
-			a.Heard(f.sent, w.now, 0)
-			if fx&Ask != 0 || w.oneHandle && w.missed[0] >= f.sent {
-				a.Hint(w.now)
-			}
+		if before == Entering && a.State == Waiting {
+			w.joins(a, f.sent)
 		}
 	case leaveCall:
 		fx = a.OnLeave(&res, w.now)
@@ -59,32 +48,20 @@ func (w *world) answer(f flight) (violation string) {
 		w.recalled(a)
 	case slotCall:
 		return w.learnsOfSlot(f)
-	case askCall:
-		if f.code == Unanswered {
-			if a.Failed(false, w.now) {
-				fx = a.OnNews(&res, true, f.sent, w.now)
-			} else {
-				a.Hint(w.now + 50*time.Millisecond)
-			}
-		} else if a.inLine {
-			a.Answered(f.sent)
-			a.Heard(f.sent, w.now, 0)
-			fx = a.OnNews(&res, true, f.sent, w.now)
-		}
 	case message:
 		switch {
 		case a.State != Waiting:
 			fx = a.OnHint(w.now)
+		case f.code == Unanswered: // a hint of a revocation
+			w.handles[a.handle].HintLater()
 		case f.sent+f.term-Margin(f.term) <= w.now:
-			a.Hint(w.now)
+			w.handles[a.handle].Hint(w.now)
 		default:
 			fx = a.OnNews(&res, false, f.sent, w.now)
 		}
 	}
-	if a.State != Waiting {
-		a.inLine = false
-	} else if fx&Ask != 0 {
-		a.Hint(w.now)
+	if fx&Ask != 0 {
+		w.handles[a.handle].replyLost(w.now)
 	}
 	return w.look(f.who)
 }
@@ -93,10 +70,7 @@ func (w *world) answer(f flight) (violation string) {
 func (w *world) look(i int8) (violation string) {
 	a := &w.actors[i]
 	for a.caller == waits {
-		do, _ := a.Life.Look(w.now)
-		if a.State != Waiting {
-			a.inLine = false
-		}
+		do, _ := a.Look(w.now)
 		switch do {
 		case LookSend:
 			a.Send()
@@ -133,7 +107,6 @@ func (w *world) ends(i int8) {
 	a := &w.actors[i]
 	a.ctx = true
 	a.Leave(w.now)
-	a.inLine = false
 	a.Detach(w.now+VoidAfter, w.now)
 	a.caller = gone
 }
@@ -214,15 +187,15 @@ func (w *world) next() (at Moment, what int) {
 		case a.caller == notBegun || a.caller == holds:
 			consider(a.until, id)
 		case a.caller == waits && a.State == Entering && !a.Flying:
-			consider(max(w.now, a.Life.Next), id)
+			consider(max(w.now, a.Next), id)
 		case a.caller == rests:
 			consider(max(w.now, a.wakesAt()), id)
 		}
 		if t, _ := a.Due(); t != Never {
 			consider(max(t, w.now), 200+int(i))
 		}
-		if a.inLine {
-			consider(max(w.now, a.Asking.Next(0)), 300+int(i))
+		if t := w.asksAt(i); t != Never {
+			consider(max(w.now, t), 300+int(i))
 		}
 	}
 	return at, what
@@ -263,15 +236,7 @@ func (w *world) step(what int) string {
 	case what < 300:
 		return w.ticks(i)
 	default:
-		a := &w.actors[i]
-		a.Asks(w.now)
-		for j, f := range w.calls { // the group waits for an ask that is not late
-			if f.kind == askCall && f.who == i && f.stage != stray {
-				a.Hint(max(w.now, w.calls[j].sent+timeout) + roundTrip)
-				return ""
-			}
-		}
-		w.put(flight{kind: askCall, who: i, sent: w.now, at: w.now + roundTrip/2})
+		w.asks(i)
 		return ""
 	}
 }
@@ -308,10 +273,7 @@ func (w *world) judge() string {
 			return fmt.Sprintf("L2: the caller of %c is gone, and its lease is renewed", 'A'+i)
 		}
 	}
-	if violation := w.judgeKept(); violation != "" {
-		return violation
-	}
-	if violation := w.judgeRuns(); violation != "" {
+	if violation := cmp.Or(w.judgeKept(), w.judgeRuns(), w.judgeSigns()); violation != "" {
 		return violation
 	}
 	if used > w.limit && !w.spoilt {

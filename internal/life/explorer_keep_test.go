@@ -139,7 +139,7 @@ func (w *world) resumes(i int8) string {
 		w.letGo(a)
 		return w.look(i)
 	}
-	a.caller, a.until = holds, w.now+holdFor
+	a.caller, a.until = holds, w.now+a.lasts
 	return ""
 }
 

@@ -50,7 +50,7 @@ const (
 type flight struct {
 	kind   kind
 	stage  stage
-	who    int8
+	who    int8 // the attempt; of an ask: the handle
 	copied bool // a copy of it may still run
 	code   Code // of the reply
 	sent   Moment
@@ -58,7 +58,8 @@ type flight struct {
 	void   Moment             // of an enter: when it is void; of a leave: until when copies of the enter may run
 	term   Moment             // of a grant, or asked for
 	asked  Moment             // the term that a renewal asks for
-	own    [mostActors]Moment // terms of the grants to others of the handle that the reply tells
+	own    [mostActors]Moment // terms of the leases of other attempts of the handle that the reply tells
+	asks   askedFor           // of an ask
 	kept   keptReply
 	stores bool // of a leave: it completes the slot, if the lease is held
 }
@@ -89,10 +90,10 @@ const (
 
 type actor struct {
 	Life
-	Asking
 	caller callerState
-	inLine bool   // it is in its group
+	waiter
 	until  Moment // it begins, or gives back, at this moment
+	lasts  Moment // how long it holds
 	result Verdict
 	ctx    bool // its ctx has ended
 	rel    Moment
@@ -104,19 +105,18 @@ type actor struct {
 }
 
 type world struct {
-	now       Moment
-	actors    [mostActors]actor
-	calls     [mostCalls]flight
-	n         int8 // actors
-	limit     int8
-	redis     serverKeys
-	own       [mostActors]Moment // see flight.own; of the call that runs
-	missed    [mostActors]Moment // by handle: when a reply was last lost that may have told of grants
-	oneHandle bool               // all attempts are of one handle
-	spoilt    bool               // FLUSH or a revocation: some promises do not hold
-	flushed   bool
-	full      bool   // more calls than the world has room for
-	stopped   Moment // when the processes last stood still
+	now     Moment
+	actors  [mostActors]actor
+	calls   [mostCalls]flight
+	n       int8 // actors
+	limit   int8
+	redis   serverKeys
+	own     [mostActors]Moment // see flight.own; of the call that runs
+	handles [mostActors]handle
+	spoilt  bool // FLUSH or a revocation: some promises do not hold
+	flushed bool
+	full    bool   // more calls than the world has room for
+	stopped Moment // when the processes last stood still
 }
 
 func newWorld(n, limit int, scene func(w *world)) *world {
@@ -125,7 +125,7 @@ func newWorld(n, limit int, scene func(w *world)) *world {
 		a := &w.actors[i]
 		a.Life = New(Options{TTL: worldTTL, Waits: true})
 		a.until = epoch + Moment(i)*50*time.Millisecond
-		a.safe = true
+		a.safe, a.handle, a.lasts = true, int8(i), holdFor
 	}
 	if scene != nil {
 		scene(w)
@@ -147,7 +147,11 @@ func (w *world) put(f flight) {
 func (w *world) run(f *flight) {
 	r, i := &w.redis, f.who
 	w.own = [mostActors]Moment{}
-	defer func() { f.own = w.own; f.own[i] = 0 }()
+	defer func() {
+		if f.own = w.own; f.kind != askCall {
+			f.own[i] = 0
+		}
+	}()
 	for j := range r.expiry { // what is over is not there
 		if r.expiry[j] != 0 && r.expiry[j] <= w.now {
 			r.expiry[j] = 0
@@ -177,7 +181,7 @@ func (w *world) run(f *flight) {
 				r.ticket[i] = w.now
 			}
 			r.alive[i] = w.now + aliveFor
-			w.advance(i)
+			w.advance(w.actors[i].handle)
 			f.code = Queued
 			if r.expiry[i] != 0 {
 				f.code, f.term = Granted, r.expiry[i]-w.now
@@ -202,7 +206,7 @@ func (w *world) run(f *flight) {
 		if f.void > w.now {
 			r.tomb[i] = max(r.tomb[i], f.void)
 		}
-		w.advance(i)
+		w.advance(w.actors[i].handle)
 	case renewCall, keepCall:
 		f.code = w.unlessRevoked(i, Gone)
 		if f.kind == keepCall {
@@ -215,18 +219,7 @@ func (w *world) run(f *flight) {
 			f.code, f.term = Granted, r.expiry[i]-w.now
 		}
 	case askCall:
-		if r.ticket[i] != 0 {
-			r.alive[i] = w.now + aliveFor
-		}
-		w.advance(i)
-		switch {
-		case r.expiry[i] != 0:
-			f.code, f.term = Granted, r.expiry[i]-w.now
-		case r.ticket[i] != 0:
-			f.code = Queued
-		default:
-			f.code = w.unlessRevoked(i, Gone)
-		}
+		w.runAsk(f)
 	case slotCall:
 		if r.slot.by != 0 {
 			f.code = Answered
@@ -241,8 +234,8 @@ func (w *world) unlessRevoked(i int8, code Code) Code {
 	return code
 }
 
-// advance grants to the waiters in order. The process of by is alive; any other is told by a
-// message, and may be dead, so its first term is short.
+// advance grants to the waiters in order. The handle by has called, so it is alive; any other is
+// told by a message, and may be dead, so its first term is short.
 func (w *world) advance(by int8) {
 	r := &w.redis
 	for {
@@ -259,7 +252,7 @@ func (w *world) advance(by int8) {
 			return
 		}
 		term := min(worldTTL, probation)
-		if first == by || w.oneHandle && by >= 0 {
+		if w.actors[first].handle == by {
 			term = worldTTL
 			w.own[first] = term
 		} else {

@@ -42,7 +42,7 @@ func running(w *world) {
 // begins makes a caller use its lease.
 func (w *world) begins(i int8) string {
 	a := &w.actors[i]
-	a.caller, a.until, a.atWork = holds, w.now+holdFor, a.once
+	a.caller, a.until, a.atWork = holds, w.now+a.lasts, a.once
 	if a.atWork && w.redis.slot.by != 0 && w.now < a.Deadline && !a.revokd && !w.flushed {
 		return fmt.Sprintf("O1: %c runs a slot that is complete", 'A'+i)
 	}
