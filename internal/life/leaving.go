@@ -108,7 +108,9 @@ func (a *Life) Tick(now, pending Moment) (do Duty, fx Effect) {
 		fx = HoldEnded
 	case a.State == Holding:
 		fx = a.notice(now)
-	case a.State == Leaving && !a.attached && now >= a.gone():
+	case a.State == Leaving && !a.attached && now >= a.gone() && (a.underWay > 0 || a.leaves > 0):
+		// At least one leave was sent. Before that, an ask may have come so late, because the process
+		// stood still, that a place is alive after this time.
 		a.State = Over
 		if a.Told == WaitOn {
 			a.Told, fx = TellNoAnswer, Wake // no answer is never "held until the end"

@@ -105,16 +105,6 @@ func TestQuestionMovesNoRenewal(t *testing.T) {
 	redistest.Check(t, off >= 0 && off <= a.TTL/30, "it is renewed %v after the grant, before the hint %v", a.renewAt-epoch, due-epoch)
 }
 
-// No answer to a leave is never success, however long it takes.
-func TestLeaveWithoutAnAnswerIsNoSuccess(t *testing.T) {
-	now := epoch
-	a := aHolding(now)
-	a.Release(now, false)
-	a.OnLeave(&Outcome{Code: Unanswered}, now+second)
-	a.Tick(a.gone(), 0)
-	redistest.Check(t, a.State == Over && a.Told == TellNoAnswer, "state %d, told %d; want no answer", a.State, a.Told)
-}
-
 // A release has an answer, or is told that there is none, within patience.
 func TestPatience(t *testing.T) {
 	now := epoch
@@ -289,29 +279,6 @@ func TestEnterIsNotWantedAfterAGrant(t *testing.T) {
 	redistest.Check(t, !a.Send(), "an enter is sent for an attempt that has a lease")
 }
 
-// A grant in the reply to another call finds an attempt whose enter is under way. Its caller
-// withdraws that enter or notes until when it may run, and only then takes the lease. So the
-// leave is repeated for a term after that.
-func TestGrantWhileAnEnterFlies(t *testing.T) {
-	now := epoch
-	a := aWaiting(now)
-	a.OnNews(&Outcome{Code: Gone}, true, now, now)
-	a.attached = true
-	a.Send()
-	a.OnNews(&Outcome{Code: Granted, Term: a.TTL}, false, now, now)
-	do, _ := a.Look(now)
-	redistest.CheckNow(t, do == LookDetach, "look says %d; want a detach", do)
-	void := now + VoidAfter
-	a.Detach(void, now)
-	do, _ = a.Look(now)
-	redistest.CheckNow(t, do == LookTake, "look says %d; want to take", do)
-	a.Take(now)
-	a.Release(now, false)
-	if a.gone() != void+a.TTL {
-		t.Errorf("leaves go on for %v; want a term after the enter is void", a.gone()-now)
-	}
-}
-
 // An answer without a lease leaves nothing behind, unless a copy of an earlier enter may run.
 func TestAnswerWithoutALease(t *testing.T) {
 	now := epoch
@@ -355,13 +322,14 @@ func TestRenewalAfterTheLeaves(t *testing.T) {
 	}
 }
 
-// A call that tells the state of a queue, as that of a newcomer does, is no sign of life of the waiters
-// that are there already.
-func TestNewcomersPutNoSignOfLifeOff(t *testing.T) {
-	var g Asking
-	g.Alive(epoch)
-	for now := epoch; now < epoch+AskEvery; now += AskEvery / 10 {
-		g.Heard(now, now, 0)
-		redistest.CheckNow(t, g.Next(0) == epoch+AskEvery, "a newcomer after %v puts the next ask off to %v after the first", now-epoch, g.Next(0)-epoch)
-	}
+// A leave is sent at least once, although the process stood still for longer than a place is alive.
+func TestLeaveIsSentAtLeastOnce(t *testing.T) {
+	a := aWaiting(epoch)
+	a.Leave(epoch)
+	a.Detach(0, epoch)
+	after := a.gone() + second
+	do, _ := a.Tick(after, 0)
+	redistest.Check(t, do == ToLeave && a.State == Leaving, "duty %d, state %d", do, a.State)
+	a.Tick(after, 0)
+	redistest.Check(t, a.State == Over, "state %d; want that it is over after the leave", a.State)
 }
