@@ -111,12 +111,12 @@ func TestOldServerIsRefusedByTheFirstCallOfAnyKind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rdb := redistest.MiniClient(t)
 			var sent atomic.Int32
-			rdb.AddHook(answers(func(cmd redis.Cmder) bool {
+			rdb.AddHook(answers{answer: func(cmd redis.Cmder) bool {
 				if isOurs(cmd) {
 					sent.Add(1)
 				}
 				return old(cmd)
-			}))
+			}})
 			c, _ := NewClient(rdb)
 			calls := map[string]func() error{
 				"Time": func() error { _, err := c.Time(t.Context(), "k"); return err },
@@ -142,21 +142,18 @@ func TestOldServerIsRefusedByTheFirstCallOfAnyKind(t *testing.T) {
 }
 
 // answers is a hook that may answer a command itself.
-type answers func(cmd redis.Cmder) bool
-
-func (a answers) DialHook(next redis.DialHook) redis.DialHook { return next }
+type answers struct {
+	redistest.Hook
+	answer func(cmd redis.Cmder) bool
+}
 
 func (a answers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if a(cmd) {
+		if a.answer(cmd) {
 			return cmd.Err()
 		}
 		return next(ctx, cmd)
 	}
-}
-
-func (a answers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 func TestFirstCallsShareOneQuestion(t *testing.T) {

@@ -38,13 +38,12 @@ func newReady(t testing.TB, rdb redis.UniversalClient) *Client {
 
 // ourHook is a hook that treats the commands of this package: nil = as usual.
 type ourHook struct {
+	redistest.Hook
 	process  func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
 	pipeline func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error
 }
 
 func isOurs(cmd redis.Cmder) bool { return strings.HasPrefix(cmd.Name(), "eval") }
-
-func (h *ourHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (h *ourHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
@@ -67,6 +66,7 @@ func (h *ourHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 // held is a Client in a bubble whose calls, if they are sent alone, do not return
 // before the gate opens. It counts what is sent.
 type held struct {
+	redistest.Hook
 	*Client
 	hook *ourHook
 	gate chan struct{}
@@ -96,8 +96,6 @@ func newHeld(t *testing.T) *held {
 	return h
 }
 
-func (h *held) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (h *held) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 func (h *held) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		if isOurs(cmds[0]) {

@@ -48,27 +48,13 @@ func boxOn(t *testing.T, rdb, behind *redis.Client) *box {
 func (b *box) tell(t *testing.T, text string) {
 	t.Helper()
 	redistest.WantErr(t, b.rdb.Publish(t.Context(), "box", text).Err())
-	redistest.Expect(t, within(t, b.messages), text, "heard %q")
+	redistest.Expect(t, redistest.Get(t, "a message", b.messages), text, "heard %q")
 }
 
 // unsubscribed waits until the server knows of no subscription.
 func (b *box) unsubscribed(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); b.rdb.PubSubNumSub(t.Context(), "box").Val()["box"] != 0; {
-		redistest.CheckNow(t, !time.Now().After(deadline), "the subscription is still open")
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
-func within[T any](t *testing.T, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(10 * time.Second):
-		t.Fatal("nothing came")
-		panic("unreachable")
-	}
+	redistest.Eventually(t, "the end of the subscription", func() bool { return b.rdb.PubSubNumSub(t.Context(), "box").Val()["box"] == 0 })
 }
 
 // Every new subscription says that messages may have been missed.
@@ -76,11 +62,11 @@ func TestResubscribes(t *testing.T) {
 	b := newBox(t)
 	b.Watch("")
 	for range 3 {
-		within(t, b.missed)
+		redistest.Get(t, "a new subscription", b.missed)
 		b.tell(t, "hello")
 		b.proxy.CloseAll()
 	}
-	within(t, b.missed)
+	redistest.Get(t, "a new subscription", b.missed)
 }
 
 // Hooks of the client run while a subscription is opened: one that panics, or ends its
@@ -97,7 +83,7 @@ func TestHookThatEndsItsGoroutineCostsOneTry(t *testing.T) {
 				return subscribe(ctx)
 			}
 			b.Watch("")
-			within(t, b.missed)
+			redistest.Get(t, "a new subscription", b.missed)
 			b.tell(t, "hello")
 		})
 	}
@@ -116,11 +102,11 @@ func TestSilentNetworkIsNoticed(t *testing.T) {
 			}
 		}))
 		b.Watch("")
-		within(t, b.missed)
+		redistest.Get(t, "a new subscription", b.missed)
 		silent.Store(true)
 		b.unsubscribed(t)
 		silent.Store(false)
-		within(t, b.missed)
+		redistest.Get(t, "a new subscription", b.missed)
 		b.tell(t, "again")
 	})
 }
@@ -144,7 +130,7 @@ func TestClosesWhenUnused(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
 	b.Watch("")
-	within(t, b.missed)
+	redistest.Get(t, "a new subscription", b.missed)
 	for gap := linger; gap > linger/2; { // else the machine stood still, and it may have been closed
 		for len(b.missed) > 0 {
 			<-b.missed
@@ -160,14 +146,14 @@ func TestClosesWhenUnused(t *testing.T) {
 	redistest.Expect(t, len(b.missed), 0, "it subscribed again although it was in use")
 	b.active.Wait()
 	b.Watch("")
-	within(t, b.missed)
+	redistest.Get(t, "a new subscription", b.missed)
 }
 
 // After Close it stays closed.
 func TestCloseIsFinal(t *testing.T) {
 	b := newBox(t)
 	b.Watch("")
-	within(t, b.missed)
+	redistest.Get(t, "a new subscription", b.missed)
 	b.Close()
 	b.Watch("")
 	b.Unwatch("")

@@ -41,7 +41,7 @@ func (b *shards) tell(key string) {
 	b.t.Helper()
 	text := "about " + key
 	redistest.Gives(b.rdb.SPublish(b.t.Context(), b.channel(key), text).Result())(b.t, 1)
-	if got := within(b.t, b.messages); got != text {
+	if got := redistest.Get(b.t, "a message", b.messages); got != text {
 		b.t.Errorf("heard %q; want %q", got, text)
 	}
 }
@@ -76,7 +76,7 @@ func TestShardedHearsKeysOfAllServers(t *testing.T) {
 		redistest.CheckNow(t, since.IsZero(), "%s is heard since %v", key, since)
 	}
 	for range all {
-		awaited = append(awaited, within(t, b.missed))
+		awaited = append(awaited, redistest.Get(t, "a new subscription", b.missed))
 	}
 	slices.Sort(awaited)
 	want := slices.Sorted(slices.Values(all))
@@ -113,7 +113,7 @@ func TestShardedWatchesAgain(t *testing.T) {
 	b.Watch("other{k}")
 	b.Watch("k{k}")
 	for range 2 {
-		within(t, b.missed)
+		redistest.Get(t, "a new subscription", b.missed)
 	}
 	for range 20 {
 		b.Unwatch("k{k}")
@@ -124,7 +124,7 @@ func TestShardedWatchesAgain(t *testing.T) {
 		}
 		b.mu.Unlock()
 		b.Watch("k{k}")
-		redistest.Require(t, within(t, b.missed), "k{k}", "missed %q")
+		redistest.Require(t, redistest.Get(t, "a new subscription", b.missed), "k{k}", "missed %q")
 		b.tell("k{k}")
 	}
 }
@@ -141,7 +141,7 @@ func TestShardedFollowsASlot(t *testing.T) {
 	}
 	for _, key := range []string{"k", stays} {
 		b.Watch(key)
-		within(t, b.missed)
+		redistest.Get(t, "a new subscription", b.missed)
 	}
 	for range 4 {
 		from := b.node("k")
@@ -153,7 +153,7 @@ func TestShardedFollowsASlot(t *testing.T) {
 		}
 		began := time.Now()
 		b.cluster.MoveSlot(b.channel("k"), to)
-		redistest.Require(t, within(t, b.missed), "k", "missed %q")
+		redistest.Require(t, redistest.Get(t, "a new subscription", b.missed), "k", "missed %q")
 		t.Logf("heard again %v after the move began", time.Since(began))
 		b.tell("k")
 		b.tell(stays)
@@ -173,7 +173,7 @@ func TestShardedConnectsAgain(t *testing.T) {
 	}
 	for range 3 {
 		for range all {
-			within(t, b.missed)
+			redistest.Get(t, "a new subscription", b.missed)
 		}
 		for _, key := range all {
 			b.tell(key)
@@ -182,7 +182,7 @@ func TestShardedConnectsAgain(t *testing.T) {
 		redistest.WantErr(t, node.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
 	}
 	for range all {
-		within(t, b.missed)
+		redistest.Get(t, "a new subscription", b.missed)
 	}
 }
 
@@ -196,15 +196,15 @@ func TestShardedServerFallsSilent(t *testing.T) {
 		other = fmt.Sprint("k", i)
 	}
 	b.Watch("k")
-	within(t, b.missed)
+	redistest.Get(t, "a new subscription", b.missed)
 	node := b.cluster.NodeFor(b.channel("k"))
 	node.Pause()
 	b.Watch(other)
-	redistest.Require(t, within(t, b.missed), other, "missed %q")
+	redistest.Require(t, redistest.Get(t, "a new subscription", b.missed), other, "missed %q")
 	b.tell(other)
 	time.Sleep(silence + patience + time.Second)
 	node.Resume()
-	redistest.Require(t, within(t, b.missed), "k", "missed %q")
+	redistest.Require(t, redistest.Get(t, "a new subscription", b.missed), "k", "missed %q")
 	b.tell("k")
 }
 
@@ -247,7 +247,7 @@ func TestShardedTriesAgain(t *testing.T) {
 	b := NewSharded(f, func(key string) string { return key }, func(string) {}, func(key string) { missed <- key })
 	defer b.Close()
 	b.Watch("allowed")
-	redistest.Require(t, within(t, missed), "allowed", "missed %q")
+	redistest.Require(t, redistest.Get(t, "a new subscription", missed), "allowed", "missed %q")
 	b.Watch("refused")
 	redistest.Eventually(t, "some refusals", func() bool {
 		f.Lock()
@@ -255,7 +255,7 @@ func TestShardedTriesAgain(t *testing.T) {
 		return len(f.noticed) > 3
 	})
 	user("&*")
-	redistest.Require(t, within(t, missed), "refused", "missed %q")
+	redistest.Require(t, redistest.Get(t, "a new subscription", missed), "refused", "missed %q")
 	if len(missed) > 0 {
 		t.Errorf("missed %q, too: the refusal of one channel is another's", <-missed)
 	}
@@ -266,7 +266,7 @@ func TestShardedCloseIsFinal(t *testing.T) {
 	t.Parallel()
 	b := onCluster(t, redistest.SharedCluster)
 	b.Watch("k")
-	within(t, b.missed)
+	redistest.Get(t, "a new subscription", b.missed)
 	b.Close()
 	b.Unwatch("k")
 	b.Watch("k")
