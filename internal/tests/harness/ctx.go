@@ -1,6 +1,20 @@
 package harness
 
-import "context"
+import (
+	"context"
+	"time"
+)
+
+// BrokenCtx breaks its contract: Before is called with the name of each method that is called.
+type BrokenCtx struct {
+	context.Context
+	Before func(method string)
+}
+
+func (c BrokenCtx) Deadline() (time.Time, bool) { c.Before("Deadline"); return c.Context.Deadline() }
+func (c BrokenCtx) Done() <-chan struct{}       { c.Before("Done"); return c.Context.Done() }
+func (c BrokenCtx) Err() error                  { c.Before("Err"); return c.Context.Err() }
+func (c BrokenCtx) Value(key any) any           { c.Before("Value"); return c.Context.Value(key) }
 
 // EndedBadly is a ctx with a channel of its own, so that package context asks for its error on a goroutine of its own.
 // Once Ended is closed, How says what that error is.

@@ -18,17 +18,6 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// brokenCtx breaks its contract: before is called with the name of each method that is called.
-type brokenCtx struct {
-	context.Context
-	before func(method string)
-}
-
-func (c brokenCtx) Deadline() (time.Time, bool) { c.before("Deadline"); return c.Context.Deadline() }
-func (c brokenCtx) Done() <-chan struct{}       { c.before("Done"); return c.Context.Done() }
-func (c brokenCtx) Err() error                  { c.before("Err"); return c.Context.Err() }
-func (c brokenCtx) Value(key any) any           { c.before("Value"); return c.Context.Value(key) }
-
 // If a method of a ctx panics, whichever and whenever, its caller may get a panic. No process
 // ends, and the next caller is served.
 func TestCtxWhoseMethodsPanic(t *testing.T) {
@@ -78,7 +67,7 @@ func TestCtxWhoseMethodsPanic(t *testing.T) {
 					ctx, cancel := context.WithTimeout(f.Context(), 10*time.Second)
 					func() {
 						defer func() { _ = recover() }()
-						_ = do(brokenCtx{ctx, func(m string) {
+						_ = do(harness.BrokenCtx{Context: ctx, Before: func(m string) {
 							if m == method && int(n.Add(1)) >= first {
 								panic(m)
 							}
@@ -127,7 +116,7 @@ func TestCtxThatBreaksAWaitForSeveral(t *testing.T) {
 								raised := recover()
 								redistest.Check(f, raised == nil || raised == method, "%s: the caller gets %v", method, raised)
 							}()
-							_ = multi.Do(brokenCtx{f.Context(), func(m string) {
+							_ = multi.Do(harness.BrokenCtx{Context: f.Context(), Before: func(m string) {
 								if m == method && int(n.Add(1)) >= first {
 									breaks(m)
 								}
@@ -216,7 +205,7 @@ func TestCtxThatAsksItsLease(t *testing.T) {
 				}
 			}
 			for range 3 {
-				l := redistest.Must(p.locks.Lock(brokenCtx{f.Context(), asks}, "x"))(f)
+				l := redistest.Must(p.locks.Lock(harness.BrokenCtx{Context: f.Context(), Before: asks}, "x"))(f)
 				held.Store(l)
 				ctx := l.Context()
 				redistest.WantErr(f, l.Unlock())
@@ -234,7 +223,7 @@ func TestCtxThatHangsHoldsUpNoOtherLease(t *testing.T) {
 		p := f.open(func(c *mutex.Config) { c.MaxHold = most })
 		gate := make(chan struct{})
 		var hangs atomic.Bool
-		first := redistest.Must(p.locks.Lock(brokenCtx{f.Context(), func(string) {
+		first := redistest.Must(p.locks.Lock(harness.BrokenCtx{Context: f.Context(), Before: func(string) {
 			if hangs.Load() {
 				<-gate
 			}

@@ -165,22 +165,6 @@ func TestMaxHoldFreesThePermitsAtOnce(t *testing.T) {
 	})
 }
 
-// exitingCtx ends the goroutine that calls one of its methods, once it is armed.
-type exitingCtx struct {
-	context.Context
-	armed *atomic.Bool
-}
-
-func (c exitingCtx) Done() <-chan struct{} { c.exit(); return c.Context.Done() }
-func (c exitingCtx) Err() error            { c.exit(); return c.Context.Err() }
-func (c exitingCtx) Value(key any) any     { c.exit(); return c.Context.Value(key) }
-
-func (c exitingCtx) exit() {
-	if c.armed.Load() {
-		runtime.Goexit()
-	}
-}
-
 // A method of ctx that ends the goroutine of a Release keeps no permit from the others.
 func TestCtxThatEndsTheGoroutineOfARelease(t *testing.T) {
 	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
@@ -195,7 +179,12 @@ func TestCtxThatEndsTheGoroutineOfARelease(t *testing.T) {
 			other, _ := f.open(mod, func(c *semaphore.Config) { c.Name += name })
 			for _, waits := range []bool{true, false} {
 				parent, cancel := context.WithCancel(f.Context())
-				ctx := exitingCtx{parent, new(atomic.Bool)}
+				var armed atomic.Bool
+				ctx := harness.BrokenCtx{Context: parent, Before: func(method string) {
+					if method != "Deadline" && armed.Load() {
+						runtime.Goexit()
+					}
+				}}
 				held := redistest.Must(s.Acquire(ctx, "k"))(f)
 				_ = held.Context()
 				acquire := func() (*semaphore.Lease, error) {
@@ -208,7 +197,7 @@ func TestCtxThatEndsTheGoroutineOfARelease(t *testing.T) {
 					next = harness.Start(f.T, acquire)
 					synctest.Wait()
 				}
-				ctx.armed.Store(true)
+				armed.Store(true)
 				ended := make(chan struct{})
 				go func() {
 					defer close(ended)
