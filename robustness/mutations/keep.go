@@ -27,7 +27,7 @@ var kept = []mutation{
 		"\tif a.Idle {\n\t\ta.State, a.Released", "\tif false {\n\t\ta.State, a.Released"),
 	cut("what is given back soon is not asked about", "internal/localturns/keep.go", keepTests, "TestKeptPermitThatNobodyUses",
 		"if last.Sub(now) < soonOver {", "if false {"),
-	cut("a lease does not rest while turns wait", "internal/localturns/keep.go", keepLockTests, "TestTokensOfTurnsOnKeptLocks",
+	cut("a lease does not rest while turns wait", "internal/localturns/keep.go", keepLockTests, "TestTokensOfTurns",
 		"!v.grant.Keepable || ln.length > 0 {", "!v.grant.Keepable {"),
 	cut("a try that awaits kept permits is none of those who wait", "internal/lease/acquire.go", keepTests, "TestTryAcquireAwaitsKept",
 		"\t\tothers.Waiting = max(0, others.Waiting-1)\n", ""),

@@ -142,20 +142,17 @@ func TestGivingBackAndQueueingAgainIsOneRoundTrip(t *testing.T) {
 }
 
 // No token is ahead of the server's clock, however fast the turns are: else the grant
-// after a crash could have a lower one.
+// after a crash could have a lower one. Turns that wait for a token that is not due wait for no lease that rests.
 func TestTokensOfTurnsAreNotAheadOfTheClock(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) { tokensOfTurns(f) })
+	for name, keep := range map[string]time.Duration{"": 0, "KeepFor": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(f *fixture, _ *miniredis.Miniredis) { tokensOfTurns(f, keep) })
+		})
+	}
 }
 
-// Turns that wait for a token that is not due wait for no lease that rests.
-func TestTokensOfTurnsOnKeptLocks(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		tokensOfTurns(f, func(c *mutex.Config) { c.KeepFor = time.Second })
-	})
-}
-
-func tokensOfTurns(f *fixture, mod ...func(*mutex.Config)) {
-	m, _ := f.open(append(mod, localFor(time.Second))...)
+func tokensOfTurns(f *fixture, keep time.Duration) {
+	m, _ := f.open(localFor(time.Second), func(c *mutex.Config) { c.KeepFor = keep })
 	l := f.take(m, "k")
 	time.Sleep(50 * time.Microsecond)
 	first := l.ID()
