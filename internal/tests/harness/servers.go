@@ -11,10 +11,11 @@ import (
 )
 
 // EachServerAtOnce runs fn on every installed server, all at the same time, however few processors there are.
-func EachServerAtOnce(t *testing.T, fn func(t *testing.T, srv *redistest.Server)) {
+// Start has the server: redistest.Shared, or one of the test's own.
+func EachServerAtOnce(t *testing.T, start func(testing.TB, redistest.Version) *redistest.Server, fn func(t *testing.T, srv *redistest.Server)) {
 	var all sync.WaitGroup
 	for _, v := range redistest.NeedServers(t) {
-		all.Go(func() { t.Run(v.Name, func(t *testing.T) { fn(t, redistest.Shared(t, v)) }) })
+		all.Go(func() { t.Run(v.Name, func(t *testing.T) { fn(t, start(t, v)) }) })
 	}
 	all.Wait()
 }

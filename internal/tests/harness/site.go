@@ -2,7 +2,6 @@ package harness
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -121,12 +120,4 @@ func Go[T any](call func() (T, error)) <-chan Returned[T] {
 		done <- Returned[T]{v, err, time.Now()}
 	}()
 	return done
-}
-
-// IsErr reports an error that does not match each of wants.
-func IsErr(tb testing.TB, what string, err error, wants ...error) {
-	tb.Helper()
-	for _, want := range wants {
-		redistest.Check(tb, errors.Is(err, want), "%s: error %v; want one that matches %v", what, err, want)
-	}
 }

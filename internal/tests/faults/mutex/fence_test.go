@@ -134,7 +134,7 @@ func TestFenceIsSpentUnderALock(t *testing.T) {
 				for i, w := range waiters {
 					saysSpent(t, fmt.Sprintf("waiter %d", i), harness.Got(t, 10*time.Second, "a verdict", w).Err, fence, value)
 				}
-				harness.WaitCount(t, "waiters", 0, s.Queued)
+				s.WaitQueued(0)
 				harness.WaitCount(t, "holders", 0, s.InUse)
 				redistest.Expect(t, s.RDB.Get(t.Context(), fence).Val(), value, "the fence is now %q")
 				// Its deletion mends it.

@@ -18,11 +18,10 @@ import (
 
 // hook is a hook of the user's that treats commands in its own way while it is on.
 type hook struct {
+	redistest.Hook
 	on     atomic.Bool
 	around func(cmds []redis.Cmder, send func() error) error
 }
-
-func (h *hook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -66,25 +65,6 @@ func TestRevokeWhereMemoryHasRunOut(t *testing.T) {
 	redistest.NoError(t, next.Unlock())
 }
 
-// eachNode calls fn with each primary in turn.
-func eachNode(t *testing.T, rdb redis.UniversalClient, fn func(node *redis.Client)) {
-	t.Helper()
-	cluster, ok := rdb.(*redis.ClusterClient)
-	if !ok {
-		fn(rdb.(*redis.Client))
-		return
-	}
-	var one sync.Mutex
-	if err := cluster.ForEachMaster(t.Context(), func(_ context.Context, node *redis.Client) error {
-		one.Lock()
-		defer one.Unlock()
-		fn(node)
-		return nil
-	}); err != nil {
-		t.Error(err)
-	}
-}
-
 // Every subscription of a handle with many locks is cut: the handle renews each lock, many in a round trip, and no
 // lock is lost. On a Cluster, where each key has a subscription of its own, too.
 func TestLocksAreRenewedTogetherAfterACut(t *testing.T) {
@@ -115,11 +95,12 @@ func TestLocksAreRenewedTogetherAfterACut(t *testing.T) {
 		for i := range locks {
 			held = append(held, redistest.Must(m.Lock(t.Context(), fmt.Sprint(i)))(t))
 		}
-		id := held[0].ID()[:8]
+		id, nodes := held[0].ID()[:8], harness.NewOn(t, harness.Locks, s.RDB)
 		subscriptions := func() (n int) {
-			eachNode(t, s.RDB, func(node *redis.Client) {
-				n += len(node.PubSubChannels(t.Context(), "leasehold:*inbox:"+id+"*").Val())
-				n += len(node.PubSubShardChannels(t.Context(), "leasehold:*inbox:"+id+"*").Val())
+			nodes.OnEachPrimary(func(ctx context.Context, node redis.Cmdable) error {
+				n += len(node.PubSubChannels(ctx, "leasehold:*inbox:"+id+"*").Val())
+				n += len(node.PubSubShardChannels(ctx, "leasehold:*inbox:"+id+"*").Val())
+				return nil
 			})
 			return n
 		}
@@ -136,8 +117,8 @@ func TestLocksAreRenewedTogetherAfterACut(t *testing.T) {
 		redistest.Eventually(t, "the first renewals", quiet)
 		renewed.Store(0)
 		trips.Store(0)
-		eachNode(t, s.RDB, func(node *redis.Client) {
-			redistest.NoError(t, node.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
+		nodes.OnEachPrimary(func(ctx context.Context, node redis.Cmdable) error {
+			return node.ClientKillByFilter(ctx, "TYPE", "pubsub").Err()
 		})
 		redistest.Eventually(t, "a renewal of each lock", func() bool { return renewed.Load() >= locks })
 		redistest.Eventually(t, "the last renewals", quiet)

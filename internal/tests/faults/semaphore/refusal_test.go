@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -49,7 +48,7 @@ func TestRefusedLeavesAreRepeated(t *testing.T) {
 				l := redistest.Must(h.Acquire(t.Context(), s.Key))(t)
 				left.Store(times)
 				if err := l.Release(); err != nil {
-					harness.IsErr(t, "release", err, leasehold.ErrUnavailable)
+					redistest.WantErr(t, err, leasehold.ErrUnavailable)
 				}
 				harness.Until(t, 10*time.Second, func() error {
 					if s.InUse() != 0 {
@@ -68,11 +67,8 @@ const lastingTTL = 3 * time.Second
 
 // ownServers runs fn on a server of each version that is the test's own, all at once.
 func ownServers(t *testing.T, fn func(t *testing.T, srv *redistest.Server)) {
-	var all sync.WaitGroup
-	for _, v := range redistest.NeedServers(t) {
-		all.Go(func() { t.Run(v.Name, func(t *testing.T) { fn(t, redistest.StartServer(t, v)) }) })
-	}
-	all.Wait()
+	own := func(tb testing.TB, v redistest.Version) *redistest.Server { return redistest.StartServer(tb, v) }
+	harness.EachServerAtOnce(t, own, fn)
 }
 
 // noBusyLoop says that what is tried again and again meanwhile takes no more than so many commands in a second.
@@ -113,12 +109,11 @@ func TestReadOnlyServer(t *testing.T) {
 		h := s.closing(p.Client(), semaphore.Config{Limit: 1, TTL: 6 * time.Second})
 		l := redistest.Must(h.Acquire(t.Context(), s.Key))(t)
 		waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), s.Key) })
-		harness.WaitCount(t, "waiters", 1, s.Queued)
+		s.WaitQueued(1)
 		redistest.WantErr(t, s.RDB.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
 		at := time.Now()
 		_, err := h.TryAcquire(t.Context(), "other")
-		harness.IsErr(t, "try acquire", err, leasehold.ErrUnavailable)
-		redistest.Check(t, err != nil && strings.Contains(err.Error(), "READONLY"), "try acquire: error %v; want READONLY", err)
+		redistest.WantErr(t, err, leasehold.ErrUnavailable, redistest.Says("READONLY"))
 		redistest.AtMost(t, time.Since(at), 3*time.Second, "try acquire took %v")
 		newcomer := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), "third") })
 		noBusyLoop(t, p, 100)
@@ -145,7 +140,7 @@ func TestServerOutOfMemory(t *testing.T) {
 			held = append(held, redistest.Must(h.Acquire(t.Context(), s.Key))(t))
 		}
 		waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), s.Key) })
-		harness.WaitCount(t, "waiters", 1, s.Queued)
+		s.WaitQueued(1)
 		redistest.WantErr(t, s.RDB.ConfigSet(t.Context(), "maxmemory", "1").Err())
 		full := time.Now()
 		for name, acquire := range map[string]func(context.Context, string) (*semaphore.Lease, error){
@@ -154,11 +149,10 @@ func TestServerOutOfMemory(t *testing.T) {
 			for _, key := range []string{"other", s.Key} { // where there is room, and where there is none
 				_, err := acquire(t.Context(), key)
 				if name == "try acquire" && key == s.Key {
-					harness.IsErr(t, name, err, leasehold.ErrBusy) // which needs no memory
+					redistest.WantErr(t, err, leasehold.ErrBusy) // which needs no memory
 					continue
 				}
-				harness.IsErr(t, name, err, leasehold.ErrUnavailable)
-				redistest.Check(t, err != nil && strings.Contains(err.Error(), "OOM"), "%s: error %v; want OOM", name, err)
+				redistest.WantErr(t, err, leasehold.ErrUnavailable, redistest.Says("OOM"))
 			}
 		}
 		redistest.AtMost(t, time.Since(full), 2*time.Second, "four refusals took %v")

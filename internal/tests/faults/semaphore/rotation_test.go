@@ -52,7 +52,7 @@ func TestRotatedCredentials(t *testing.T) {
 				var waiters []<-chan result
 				for i := range 2 {
 					waiters = append(waiters, harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), s.Key) }))
-					harness.WaitCount(t, "waiters", i+1, s.Queued)
+					s.WaitQueued(i + 1)
 				}
 
 				run(rotation.begin...)
@@ -62,7 +62,7 @@ func TestRotatedCredentials(t *testing.T) {
 				began := time.Now()
 				newcomer := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), "other") })
 				_, err := h.TryAcquire(t.Context(), "third")
-				harness.IsErr(t, "try", err, leasehold.ErrUnavailable)
+				redistest.WantErr(t, err, leasehold.ErrUnavailable)
 				redistest.Check(t, err != nil && namesCredentials(err, name), "try: %v; want that it names %s", err, name)
 				redistest.AtMost(t, time.Since(began), time.Second, "try: it took %v")
 				time.Sleep(time.Until(began.Add(2 * time.Second)))
@@ -95,7 +95,7 @@ func TestRotatedCredentials(t *testing.T) {
 				}
 				began = time.Now()
 				_, err = h.Acquire(t.Context(), "other")
-				harness.IsErr(t, "a rotation that does not end", err, leasehold.ErrUnavailable)
+				redistest.WantErr(t, err, leasehold.ErrUnavailable)
 				redistest.Check(t, err != nil && namesCredentials(err, "WRONGPASS"),
 					"a rotation that does not end: %v; want that it names WRONGPASS", err)
 				redistest.AtMost(t, time.Since(began), 6*time.Second, "a rotation that does not end: told after %v")

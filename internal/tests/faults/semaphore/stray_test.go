@@ -91,7 +91,7 @@ func (x *strays) nothing() {
 
 // The enter is on its way when its caller gives up; the leave that follows overtakes it on another connection.
 func TestLateEnterOfCancelledCallTakesNothing(t *testing.T) {
-	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
+	harness.EachServerAtOnce(t, redistest.Shared, func(t *testing.T, srv *redistest.Server) {
 		for name, acquire := range map[string]func(h *semaphore.Semaphore, ctx context.Context, key string) (*semaphore.Lease, error){
 			"acquire": (*semaphore.Semaphore).Acquire, "try acquire": (*semaphore.Semaphore).TryAcquire,
 		} {
@@ -101,7 +101,7 @@ func TestLateEnterOfCancelledCallTakesNothing(t *testing.T) {
 				done := harness.Go(func() (*semaphore.Lease, error) { return acquire(x.h, ctx, x.Key) })
 				x.enter.Wait()
 				cancel()
-				harness.IsErr(t, name, harness.Got(t, harness.Slack, "an acquisition", done).Err, context.Canceled, leasehold.ErrUnavailable)
+				redistest.WantErr(t, harness.Got(t, harness.Slack, "an acquisition", done).Err, context.Canceled, leasehold.ErrUnavailable)
 				x.awaitLeave()
 				redistest.Expect(t, x.deliver(), enterGivenUp, "the late enter was answered with %d")
 				x.nothing()
@@ -112,7 +112,7 @@ func TestLateEnterOfCancelledCallTakesNothing(t *testing.T) {
 
 // The enter's connection timed out; the retry was granted and given back before the first copy arrived.
 func TestLateEnterAfterItsRetryWasReleasedTakesNothing(t *testing.T) {
-	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
+	harness.EachServerAtOnce(t, redistest.Shared, func(t *testing.T, srv *redistest.Server) {
 		x := newStrays(t, srv, func(o *redis.Options) { o.ReadTimeout = 200 * time.Millisecond })
 		l := redistest.Must(x.h.Acquire(t.Context(), x.Key))(t)
 		x.enter.Wait()
@@ -127,13 +127,13 @@ func TestLateEnterAfterItsRetryWasReleasedTakesNothing(t *testing.T) {
 
 // An enter that is held for so long that its tombstone is gone is void by itself.
 func TestEnterIsVoidAfterItsTime(t *testing.T) {
-	harness.EachServerAtOnce(t, func(t *testing.T, srv *redistest.Server) {
+	harness.EachServerAtOnce(t, redistest.Shared, func(t *testing.T, srv *redistest.Server) {
 		x := newStrays(t, srv)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := harness.Go(func() (*semaphore.Lease, error) { return x.h.Acquire(ctx, x.Key) })
 		x.enter.Wait()
 		cancel()
-		harness.IsErr(t, "acquire", harness.Got(t, harness.Slack, "an acquisition", done).Err, context.Canceled)
+		redistest.WantErr(t, harness.Got(t, harness.Slack, "an acquisition", done).Err, context.Canceled)
 		x.awaitLeave()
 		harness.Until(t, 10*time.Second, func() error {
 			n, err := x.RDB.Exists(context.Background(), x.Part("alive")).Result()

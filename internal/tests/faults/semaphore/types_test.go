@@ -11,7 +11,6 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
-	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -70,8 +69,8 @@ func TestHolderIsToldThatItsKeyIsGone(t *testing.T) {
 				deadline := l.Deadline()
 				redistest.Get(t, "the end of a lease whose key is gone", l.Context().Done())
 				redistest.AtMost(t, time.Since(deadline), 0, "told %v after the deadline; a renewal comes long before")
-				harness.IsErr(t, "cause", context.Cause(l.Context()), leasehold.ErrLost)
-				harness.IsErr(t, "release", l.Release(), leasehold.ErrLost)
+				redistest.WantErr(t, context.Cause(l.Context()), leasehold.ErrLost)
+				redistest.WantErr(t, l.Release(), leasehold.ErrLost)
 				release()
 				if stays(); what == "foreign" {
 					isWrongType(t, "cause", context.Cause(l.Context()), leasehold.ErrLost)
@@ -97,7 +96,7 @@ func TestForeignKeyBesideALeaseHarmsNeither(t *testing.T) {
 				stays := s.foreign(part)
 				renewed(t, l, l.Deadline())
 				if err := l.Release(); err != nil {
-					harness.IsErr(t, "release", err, leasehold.ErrUnavailable)
+					redistest.WantErr(t, err, leasehold.ErrUnavailable)
 					isWrongType(t, "release", err, nil)
 				}
 				s.holds(0)
