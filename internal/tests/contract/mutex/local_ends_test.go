@@ -84,17 +84,15 @@ func TestMaxHoldBoundsEachTurn(t *testing.T) {
 
 // An Extend that MaxHold overtakes tells of MaxHold, and not of a release.
 func TestExtendThatMaxHoldOvertakes(t *testing.T) {
-	withAndWithoutLocalFor(t, func(t *testing.T, most time.Duration) {
-		bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-			m, wire := f.open(localFor(most), func(c *mutex.Config) { c.MaxHold = time.Second })
-			l := f.take(m, "k")
-			letGo := wire.StallReplies("renew")
-			extended := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, l.Extend(f.Context(), time.Minute) })
-			time.Sleep(1100 * time.Millisecond)
-			letGo()
-			redistest.WantErr(f, extended.Failed(), leasehold.ErrMaxHold)
-			redistest.WantErr(f, l.Unlock(), leasehold.ErrMaxHold)
-		})
+	withAndWithoutLocalFor(t, func(f *fixture, _ *miniredis.Miniredis, most time.Duration) {
+		m, wire := f.open(localFor(most), func(c *mutex.Config) { c.MaxHold = time.Second })
+		l := f.take(m, "k")
+		letGo := wire.StallReplies("renew")
+		extended := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, l.Extend(f.Context(), time.Minute) })
+		time.Sleep(1100 * time.Millisecond)
+		letGo()
+		redistest.WantErr(f, extended.Failed(), leasehold.ErrMaxHold)
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrMaxHold)
 	})
 }
 

@@ -30,25 +30,13 @@ func TestTurnsEndAfterTheServerForgotTheLease(t *testing.T) {
 	test := func(f *fixture, slack time.Duration) {
 		a, _ := f.open(localFor(most))
 		b, _ := f.open()
-		ctx, cancel := context.WithCancel(f.Context())
 		var mu sync.Mutex
 		lastBegin := map[string]time.Time{} // by lease
-		var all sync.WaitGroup
-		for range 3 {
-			all.Go(func() {
-				for ctx.Err() == nil {
-					l, err := a.Lock(ctx, "k")
-					if err != nil {
-						continue
-					}
-					mu.Lock()
-					lastBegin[l.ID()] = time.Now()
-					mu.Unlock()
-					time.Sleep(time.Millisecond)
-					_ = l.Unlock()
-				}
-			})
-		}
+		stop := f.loop(a, 3, func(l *mutex.Lock) {
+			mu.Lock()
+			defer mu.Unlock()
+			lastBegin[l.ID()] = time.Now()
+		})
 		time.Sleep(5 * most)
 		mu.Lock()
 		known := maps.Clone(lastBegin) // a may get another one right after this
@@ -63,8 +51,7 @@ func TestTurnsEndAfterTheServerForgotTheLease(t *testing.T) {
 		}
 		mu.Unlock()
 		unlock(f, held)
-		cancel()
-		all.Wait()
+		stop()
 	}
 	t.Run("in a bubble", func(t *testing.T) {
 		bubble(t, func(f *fixture, _ *miniredis.Miniredis) { test(f, 5*time.Millisecond) })
@@ -170,77 +157,73 @@ func TestObserverAndLogAreToldOfMaxHold(t *testing.T) {
 
 // A lock that was lost before Close stays lost: its holder is told so.
 func TestLossBeforeCloseIsToldTheHolder(t *testing.T) {
-	withAndWithoutLocalFor(t, func(t *testing.T, most time.Duration) {
-		bubble(t, func(f *fixture, server *miniredis.Miniredis) {
-			for i := range 20 {
-				m, _ := f.open(ttl(time.Second), localFor(most))
-				l := f.take(m, strconv.Itoa(i))
-				ctx, deadline := l.Context(), l.Deadline()
-				server.SetError("the server is away")
-				time.Sleep(500 * time.Millisecond)
-				for l.Deadline() != deadline {
-					deadline = l.Deadline()
-				}
-				time.Sleep(time.Until(deadline))
-				closed := harness.Go(func() (struct{}, error) { return struct{}{}, m.Close(f.Context()) })
-				<-ctx.Done()
-				cause, err := context.Cause(ctx), l.Unlock()
-				redistest.WantErr(f, cause, leasehold.ErrLost)
-				redistest.WantErr(f, err, leasehold.ErrLost)
-				server.SetError("")
-				<-closed
+	withAndWithoutLocalFor(t, func(f *fixture, server *miniredis.Miniredis, most time.Duration) {
+		for i := range 20 {
+			m, _ := f.open(ttl(time.Second), localFor(most))
+			l := f.take(m, strconv.Itoa(i))
+			ctx, deadline := l.Context(), l.Deadline()
+			server.SetError("the server is away")
+			time.Sleep(500 * time.Millisecond)
+			for l.Deadline() != deadline {
+				deadline = l.Deadline()
 			}
-		})
+			time.Sleep(time.Until(deadline))
+			closed := harness.Go(func() (struct{}, error) { return struct{}{}, m.Close(f.Context()) })
+			<-ctx.Done()
+			cause, err := context.Cause(ctx), l.Unlock()
+			redistest.WantErr(f, cause, leasehold.ErrLost)
+			redistest.WantErr(f, err, leasehold.ErrLost)
+			server.SetError("")
+			<-closed
+		}
 	})
 }
 
-// withAndWithoutLocalFor runs test for each.
-func withAndWithoutLocalFor(t *testing.T, test func(t *testing.T, most time.Duration)) {
+// withAndWithoutLocalFor runs test for each, in a bubble.
+func withAndWithoutLocalFor(t *testing.T, test func(f *fixture, server *miniredis.Miniredis, most time.Duration)) {
 	for _, most := range []time.Duration{0, 20 * time.Millisecond} {
-		t.Run(fmt.Sprintf("LocalFor %v", most), func(t *testing.T) { test(t, most) })
+		t.Run(fmt.Sprintf("LocalFor %v", most), func(t *testing.T) {
+			bubble(t, func(f *fixture, server *miniredis.Miniredis) { test(f, server, most) })
+		})
 	}
 }
 
 // Deadline is never after MaxHold, which frees the lock.
 func TestDeadlineIsNotAfterMaxHold(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-		for _, most := range []time.Duration{0, 20 * time.Millisecond} {
-			m, _ := f.open(ttl(30*time.Second), localFor(most), func(c *mutex.Config) { c.MaxHold = 40 * time.Second })
-			began := time.Now()
-			l := f.take(m, most.String())
-			for ; l.Context().Err() == nil; time.Sleep(time.Second) {
-				at := l.Deadline().Sub(began)
-				redistest.CheckNow(f, at <= 40*time.Second, "LocalFor %v: after %v the deadline is %v after the grant", most, time.Since(began), at)
-			}
-			redistest.Expect(f, l.Deadline().Sub(began), 40*time.Second, "LocalFor %v: at the end the deadline is %v after the grant", most)
-			redistest.WantErr(f, l.Unlock(), leasehold.ErrMaxHold)
+	withAndWithoutLocalFor(t, func(f *fixture, _ *miniredis.Miniredis, most time.Duration) {
+		m, _ := f.open(ttl(30*time.Second), localFor(most), func(c *mutex.Config) { c.MaxHold = 40 * time.Second })
+		began := time.Now()
+		l := f.take(m, "k")
+		for ; l.Context().Err() == nil; time.Sleep(time.Second) {
+			at := l.Deadline().Sub(began)
+			redistest.CheckNow(f, at <= 40*time.Second, "after %v the deadline is %v after the grant", time.Since(began), at)
 		}
+		redistest.Expect(f, l.Deadline().Sub(began), 40*time.Second, "at the end the deadline is %v after the grant")
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrMaxHold)
 	})
 }
 
 // RetryAfter counts from when the error is made, not from when Redis told how busy it is.
 func TestRetryAfterIsNotAfterTheFirstExpiry(t *testing.T) {
-	withAndWithoutLocalFor(t, func(t *testing.T, most time.Duration) {
-		bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-			m, _ := f.open(ttl(30*time.Second), localFor(most), func(c *mutex.Config) { c.MaxWait = 25 * time.Second })
-			for range 2 { // long holds are what the handle has seen
-				l := f.take(m, "seen")
-				time.Sleep(time.Minute)
-				unlock(f, l)
-			}
-			dead, wire := f.open(ttl(30 * time.Second))
-			held := f.take(dead, "k")
-			wire.Cut()
-			granted := time.Now()
-			_, err := m.Lock(f.Context(), "k")
-			var busy *leasehold.BusyError
-			redistest.WantErr(f, err, leasehold.ErrBusy)
-			redistest.CheckNow(f, errors.As(err, &busy), "%v", err)
-			if left := 30*time.Second - time.Since(granted); busy.RetryAfter > left+100*time.Millisecond {
-				f.Errorf("LocalFor %v: RetryAfter is %v, and the lease ends in %v", most, busy.RetryAfter, left)
-			}
-			_ = held.Unlock()
-		})
+	withAndWithoutLocalFor(t, func(f *fixture, _ *miniredis.Miniredis, most time.Duration) {
+		m, _ := f.open(ttl(30*time.Second), localFor(most), func(c *mutex.Config) { c.MaxWait = 25 * time.Second })
+		for range 2 { // long holds are what the handle has seen
+			l := f.take(m, "seen")
+			time.Sleep(time.Minute)
+			unlock(f, l)
+		}
+		dead, wire := f.open(ttl(30 * time.Second))
+		held := f.take(dead, "k")
+		wire.Cut()
+		granted := time.Now()
+		_, err := m.Lock(f.Context(), "k")
+		var busy *leasehold.BusyError
+		redistest.WantErr(f, err, leasehold.ErrBusy)
+		redistest.CheckNow(f, errors.As(err, &busy), "%v", err)
+		if left := 30*time.Second - time.Since(granted); busy.RetryAfter > left+100*time.Millisecond {
+			f.Errorf("LocalFor %v: RetryAfter is %v, and the lease ends in %v", most, busy.RetryAfter, left)
+		}
+		_ = held.Unlock()
 	})
 }
 

@@ -52,14 +52,15 @@ func TestTurnsOfAProcessShareALease(t *testing.T) {
 	})
 }
 
-// loop has goroutines of a process take turns until the test ends.
-func (f *fixture) loop(m *mutex.Mutex, goroutines int) (stop func()) {
+// loop has goroutines of a process take turns until the test ends, and calls begun as each turn begins.
+func (f *fixture) loop(m *mutex.Mutex, goroutines int, begun func(*mutex.Lock)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	for range goroutines {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				if l, err := m.Lock(ctx, "k"); err == nil {
+					begun(l)
 					time.Sleep(time.Millisecond)
 					_ = l.Unlock()
 				}
@@ -75,7 +76,7 @@ func TestAnotherProcessIsServedAfterLocalFor(t *testing.T) {
 		const most = 50 * time.Millisecond
 		a, _ := f.open(localFor(most))
 		b, _ := f.open()
-		stop := f.loop(a, 3)
+		stop := f.loop(a, 3, func(*mutex.Lock) {})
 		defer stop()
 		for range 5 {
 			time.Sleep(333 * time.Millisecond) // it may have asked and heard that nobody waits

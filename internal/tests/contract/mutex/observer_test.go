@@ -45,26 +45,24 @@ func TestObserverAndLoggerThatBlockHoldUpNothing(t *testing.T) {
 		"both":     func(c *mutex.Config, s *stuck) { c.Observer, c.Logger = s, slog.New(s) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			withAndWithoutLocalFor(t, func(t *testing.T, most time.Duration) {
-				bubble(t, func(f *fixture, server *miniredis.Miniredis) {
-					s := &stuck{gate: make(chan struct{})}
-					m, _ := f.open(ttl(time.Second), localFor(most), func(c *mutex.Config) { set(c, s) })
-					began := time.Now()
-					gone, kept, released := f.take(m, "gone"), f.take(m, "kept"), f.take(m, "released")
-					redistest.AtMost(f, time.Since(began), 300*time.Millisecond, "three acquisitions took %v")
-					ended := gone.Context()
-					redistest.CheckNow(f, server.Del(f.Part("gone", "holders")), "there is no such key")
-					time.Sleep(5 * time.Second)
-					redistest.WantErr(f, context.Cause(ended), leasehold.ErrLost)
-					redistest.Expect(f, context.Cause(kept.Context()), nil, "another lease ended: %v")
-					unlock(f, released)
-					began = time.Now()
-					harness.Close(f.T, m)
-					redistest.AtMost(f, time.Since(began), time.Second, "Close took %v")
-					redistest.WantErr(f, context.Cause(kept.Context()), leasehold.ErrClosed)
-					close(s.gate)
-					synctest.Wait()
-				})
+			withAndWithoutLocalFor(t, func(f *fixture, server *miniredis.Miniredis, most time.Duration) {
+				s := &stuck{gate: make(chan struct{})}
+				m, _ := f.open(ttl(time.Second), localFor(most), func(c *mutex.Config) { set(c, s) })
+				began := time.Now()
+				gone, kept, released := f.take(m, "gone"), f.take(m, "kept"), f.take(m, "released")
+				redistest.AtMost(f, time.Since(began), 300*time.Millisecond, "three acquisitions took %v")
+				ended := gone.Context()
+				redistest.CheckNow(f, server.Del(f.Part("gone", "holders")), "there is no such key")
+				time.Sleep(5 * time.Second)
+				redistest.WantErr(f, context.Cause(ended), leasehold.ErrLost)
+				redistest.Expect(f, context.Cause(kept.Context()), nil, "another lease ended: %v")
+				unlock(f, released)
+				began = time.Now()
+				harness.Close(f.T, m)
+				redistest.AtMost(f, time.Since(began), time.Second, "Close took %v")
+				redistest.WantErr(f, context.Cause(kept.Context()), leasehold.ErrClosed)
+				close(s.gate)
+				synctest.Wait()
 			})
 		})
 	}

@@ -25,43 +25,39 @@ func shutDown(ctx context.Context, m *mutex.Mutex) <-chan error {
 }
 
 func TestShutdownLetsHoldersFinish(t *testing.T) {
-	for name, turns := range map[string]time.Duration{"": 0, "LocalFor": 20 * time.Millisecond} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
-				m, _ := f.open(ttl(time.Second), localFor(turns))
-				other, _ := f.open()
-				held, theirs := f.take(m, "k"), f.take(other, "theirs")
-				mine := harness.Start(f.T, func() (*mutex.Lock, error) { return m.Lock(f.Context(), "k") })
-				others := f.wait(f.Context(), m, "theirs")
-				time.Sleep(time.Second)
-				done := shutDown(f.Context(), m)
-				for _, w := range []*waiting{mine, others} {
-					redistest.Get(f, "the waiter's end", w.Done)
-					redistest.WantErr(f, w.Failed(), leasehold.ErrClosed)
-				}
-				_, err := m.TryLock(f.Context(), "new")
-				redistest.WantErr(f, err, leasehold.ErrClosed)
-				time.Sleep(10 * time.Second) // longer than the TTL: the lease is renewed
-				if err := held.Context().Err(); err != nil {
-					f.Errorf("the holder's Context has ended: %v", context.Cause(held.Context()))
-				}
-				redistest.NoError(f, held.Extend(f.Context(), 2*time.Second))
-				select {
-				case err := <-done:
-					f.Fatalf("Shutdown returned %v beside a holder", err)
-				default:
-				}
-				f.wantHeld("k", true)
-				unlock(f, held)
-				redistest.NoError(f, redistest.Get(f, "Shutdown", done))
-				f.wantHeld("k", false)
-				unlock(f, theirs)
-				if err := m.Shutdown(f.Context()); err != nil { // a second one does no harm
-					f.Error(err)
-				}
-			})
-		})
-	}
+	withAndWithoutLocalFor(t, func(f *fixture, _ *miniredis.Miniredis, most time.Duration) {
+		m, _ := f.open(ttl(time.Second), localFor(most))
+		other, _ := f.open()
+		held, theirs := f.take(m, "k"), f.take(other, "theirs")
+		mine := harness.Start(f.T, func() (*mutex.Lock, error) { return m.Lock(f.Context(), "k") })
+		others := f.wait(f.Context(), m, "theirs")
+		time.Sleep(time.Second)
+		done := shutDown(f.Context(), m)
+		for _, w := range []*waiting{mine, others} {
+			redistest.Get(f, "the waiter's end", w.Done)
+			redistest.WantErr(f, w.Failed(), leasehold.ErrClosed)
+		}
+		_, err := m.TryLock(f.Context(), "new")
+		redistest.WantErr(f, err, leasehold.ErrClosed)
+		time.Sleep(10 * time.Second) // longer than the TTL: the lease is renewed
+		if err := held.Context().Err(); err != nil {
+			f.Errorf("the holder's Context has ended: %v", context.Cause(held.Context()))
+		}
+		redistest.NoError(f, held.Extend(f.Context(), 2*time.Second))
+		select {
+		case err := <-done:
+			f.Fatalf("Shutdown returned %v beside a holder", err)
+		default:
+		}
+		f.wantHeld("k", true)
+		unlock(f, held)
+		redistest.NoError(f, redistest.Get(f, "Shutdown", done))
+		f.wantHeld("k", false)
+		unlock(f, theirs)
+		if err := m.Shutdown(f.Context()); err != nil { // a second one does no harm
+			f.Error(err)
+		}
+	})
 }
 
 // When its ctx ends, Shutdown is a Close.
