@@ -18,25 +18,15 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-type ran struct {
-	ran bool
-	err error
-}
-
 // doOnce calls DoOnce in another goroutine.
-func doOnce(ctx context.Context, m *mutex.Mutex, slot string, fn func(ctx context.Context, token uint64) error) <-chan ran {
-	done := make(chan ran, 1)
-	go func() {
-		r, err := m.DoOnce(ctx, "job", slot, time.Minute, fn)
-		done <- ran{r, err}
-	}()
-	return done
+func doOnce(ctx context.Context, m *mutex.Mutex, slot string, fn func(ctx context.Context, token uint64) error) <-chan harness.Returned[bool] {
+	return harness.Go(func() (bool, error) { return m.DoOnce(ctx, "job", slot, time.Minute, fn) })
 }
 
-func (f *fixture) wantRan(done <-chan ran, want bool) {
+func (f *fixture) wantRan(done <-chan harness.Returned[bool], want bool) {
 	f.Helper()
 	got := redistest.Get(f, "a run", done)
-	redistest.Check(f, got.ran == want && got.err == nil, "it ran: %t, %v; want %t", got.ran, got.err, want)
+	redistest.Check(f, got.Value == want && got.Err == nil, "it ran: %t, %v; want %t", got.Value, got.Err, want)
 }
 
 // wantFree waits until the lock has been given back.
@@ -91,15 +81,15 @@ func TestSlotStaysOpen(t *testing.T) {
 			"goexit": func(context.Context, uint64) error { runtime.Goexit(); return nil },
 			"panic":  func(context.Context, uint64) error { panic(oops) },
 		} {
-			done := make(chan ran, 1)
+			done := make(chan harness.Returned[bool], 1)
 			go func() {
 				defer close(done)
 				defer func() { _ = recover() }()
 				r, err := m.DoOnce(f.Context(), "job", name, time.Minute, fn)
-				done <- ran{r, err}
+				done <- harness.Returned[bool]{Value: r, Err: err}
 			}()
-			if r := <-done; name == "error" && (!r.ran || !errors.Is(r.err, oops)) {
-				f.Errorf("a failed run: %t, %v; want that it ran, and its error", r.ran, r.err)
+			if r := <-done; name == "error" && (!r.Value || !errors.Is(r.Err, oops)) {
+				f.Errorf("a failed run: %t, %v; want that it ran, and its error", r.Value, r.Err)
 			}
 			f.wantRan(doOnce(f.Context(), m, name, nothing), true)
 		}
@@ -108,8 +98,8 @@ func TestSlotStaysOpen(t *testing.T) {
 			f.RDB.Del(ctx, f.Part("job", "holders"))
 			return nil
 		})
-		redistest.Check(f, lost.ran && errors.Is(lost.err, leasehold.ErrLost),
-			"a run that lost its lock: %t, %v; want ErrLost", lost.ran, lost.err)
+		redistest.Check(f, lost.Value && errors.Is(lost.Err, leasehold.ErrLost),
+			"a run that lost its lock: %t, %v; want ErrLost", lost.Value, lost.Err)
 		f.wantRan(doOnce(f.Context(), m, "lost", nothing), true)
 		// The handle is closed meanwhile.
 		other, _ := f.open()
@@ -118,8 +108,8 @@ func TestSlotStaysOpen(t *testing.T) {
 			<-ctx.Done()
 			return nil
 		})
-		redistest.Check(f, closed.ran && errors.Is(closed.err, leasehold.ErrClosed),
-			"a run during Close: %t, %v; want ErrClosed", closed.ran, closed.err)
+		redistest.Check(f, closed.Value && errors.Is(closed.Err, leasehold.ErrClosed),
+			"a run during Close: %t, %v; want ErrClosed", closed.Value, closed.Err)
 		f.wantRan(doOnce(f.Context(), m, "closed", nothing), true)
 	})
 }
@@ -140,7 +130,7 @@ func TestExpiredLockCompletesNothing(t *testing.T) {
 			return nil
 		})
 		wire.Heal()
-		redistest.Check(f, got.ran && errors.Is(got.err, leasehold.ErrLost), "%t, %v; want ErrLost", got.ran, got.err)
+		redistest.Check(f, got.Value && errors.Is(got.Err, leasehold.ErrLost), "%t, %v; want ErrLost", got.Value, got.Err)
 		f.wantRan(doOnce(f.Context(), next, "s", nothing), true)
 	})
 }
@@ -156,7 +146,7 @@ func TestLostLockCompletesNothing(t *testing.T) {
 			wire.Heal()
 			return nil
 		})
-		redistest.Check(f, got.ran && errors.Is(got.err, leasehold.ErrLost), "%t, %v; want ErrLost", got.ran, got.err)
+		redistest.Check(f, got.Value && errors.Is(got.Err, leasehold.ErrLost), "%t, %v; want ErrLost", got.Value, got.Err)
 		f.wantFree()
 		f.wantRan(doOnce(f.Context(), m, "s", nothing), true)
 	})

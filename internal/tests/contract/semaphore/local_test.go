@@ -128,11 +128,10 @@ func TestMaxWaitersIsNotForPermitsThatAreFree(t *testing.T) {
 
 // lateEnter holds back the reply to the next enter that a client sends, once it is armed.
 type lateEnter struct {
+	redistest.Hook
 	armed   atomic.Bool
 	deliver chan struct{}
 }
-
-func (l *lateEnter) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (l *lateEnter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
@@ -142,10 +141,6 @@ func (l *lateEnter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		}
 		return err
 	}
-}
-
-func (l *lateEnter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 // uses counts the permits that an Observer was told to be held.
