@@ -176,7 +176,7 @@ type clock struct {
 	question shared[Sample]
 
 	mu     sync.Mutex // guards the fields below
-	sample Sample // the zero Sample: none is known
+	sample Sample     // the zero Sample: none is known
 }
 
 // clockOf returns the clock of a server.
