@@ -162,10 +162,11 @@ func (s Sample) Latest(t time.Time) int64 {
 const maxSampleAge = 30 * time.Second
 
 // Refined returns the sample that says more: s, or a new one if it bounds the clock more closely, or if s contradicts
-// it (the clock was set forth) or is too old. The longer a call was under way, the less its sample says.
+// it (the clock was set forth) or is too old, as the zero Sample is. The longer a call was under way, the less its sample
+// says. A clock that was set forth by less than the width of the new sample may go unseen until one contradicts s.
 func (s Sample) Refined(by Sample) Sample {
 	latest := s.Latest(by.Got)
-	if s.Got.IsZero() || by.Got.Sub(s.Got) >= maxSampleAge || by.Micros > latest || latest >= by.Latest(by.Got) {
+	if by.Got.Sub(s.Got) >= maxSampleAge || by.Micros > latest || latest >= by.Latest(by.Got) {
 		return by
 	}
 	return s

@@ -276,9 +276,9 @@ func (m *Manager) message(text string) {
 
 // believe takes a message about a queued attempt. Anybody with access to the inbox may have
 // published it, so it is trusted only within limits. The lease lasts at most for the TTL that
-// was asked for. It is counted from the time of the grant by the server's clock, as the exchange
-// of the last seconds that says the most showed that clock, and never from a later time than now,
-// in case that clock has jumped. If the message is too old for that, the group asks instead. Called with the lock.
+// was asked for. It is counted from the time of the grant by the server's clock, as g.clock shows
+// it, and never from a later time than now, in case that clock has jumped. If the message is too
+// old for that, the group asks instead. Called with the lock.
 func (a *attempt) believe(text string) {
 	m, g := a.m, a.group
 	r, ok := a.req.ReadMessage(text)

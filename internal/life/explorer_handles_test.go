@@ -51,7 +51,7 @@ func (w *world) inLine(h int8, one *actor) bool {
 	return false
 }
 
-// joins makes an attempt, whose enter was sent at the moment sent, wait with the others of its handle.
+// joins makes an attempt wait with the others of its handle. Its enter was sent at the moment sent.
 func (w *world) joins(a *actor, sent Moment) {
 	h := &w.handles[a.handle]
 	if !w.inLine(a.handle, a) {

@@ -224,7 +224,7 @@ var client = []mutation{
 	cut("an ask after a lost leave", "internal/life/leaving.go", "./internal/lease", "TestGrantInALostReply",
 		"fx = Ask // a lost reply may have carried grants to others", "fx = 0"),
 	cut("a new clock after a void reply", "internal/call/servers.go", leases, "",
-		"s.Got.IsZero() || by.Got.Sub(s.Got) >= maxSampleAge || by.Micros > latest || latest >= by.Latest(by.Got)", "s.Got.IsZero() || latest == 0"),
+		"by.Got.Sub(s.Got) >= maxSampleAge || by.Micros > latest || latest >= by.Latest(by.Got)", "s.Got.IsZero() || latest == 0"),
 	cut("a lock's waiter believes only grants", "internal/permits/permits.go", leases, "",
 		"\tif len(words) != len(v) {", "\tif len(words) < len(v) {"),
 	cut("a message claims no more than the TTL", "internal/lease/group.go", "./internal/lease", "TestForgedTerm",
