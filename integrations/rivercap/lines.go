@@ -8,6 +8,9 @@ import (
 	"github.com/leasehold-go/leasehold"
 )
 
+// minStep is the shortest time between two refused jobs that come back.
+const minStep = time.Millisecond
+
 // sweepAt is the number of lines from which on those that are over are looked for.
 const sweepAt = 1024
 
@@ -19,10 +22,22 @@ type lines struct {
 	sweep int // the number of lines at which to sweep
 }
 
+// The refused jobs of a line come back one after the other. They are counted, and their speed is the last one known:
+// a speed that was guessed before the first job was done delays only the jobs that were refused meanwhile.
 type line struct {
 	waiting int
-	last    time.Time // when the job that was refused last comes back
+	refused float64       // jobs that were to come back at the time at
+	at      time.Time     // when a job was refused last
+	step    time.Duration // between two that come back; 0: not known yet
 }
+
+// ahead returns how many refused jobs are still to come back.
+func (l *line) ahead(now time.Time) float64 {
+	return max(0, l.refused-float64(now.Sub(l.at))/float64(max(l.step, minStep)))
+}
+
+// over reports whether nothing is known any more that matters.
+func (l *line) over(now time.Time) bool { return l.waiting == 0 && l.ahead(now) == 0 }
 
 // join counts a job of key in, and returns the number of those that wait now.
 func (ls *lines) join(key string) int {
@@ -39,7 +54,7 @@ func (ls *lines) leave(key string) {
 	defer ls.mu.Unlock()
 	l := ls.byKey[key] // it is there: a line with waiting jobs is not swept
 	l.waiting--
-	if l.waiting == 0 && time.Now().After(l.last) {
+	if l.over(time.Now()) {
 		delete(ls.byKey, key)
 	}
 }
@@ -48,21 +63,19 @@ func (ls *lines) leave(key string) {
 // the last: if all came back after the same time, all but a few would be refused again. They come back at twice the
 // speed at which the key's jobs are done, so that there are always some that wait.
 func (ls *lines) delay(key string, err error) time.Duration {
-	step := time.Second
-	var busy *leasehold.BusyError
-	if errors.As(err, &busy) {
-		step = busy.RetryAfter / time.Duration(2*(busy.Waiting+1))
-	}
-	step = max(step, time.Millisecond)
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	now := time.Now()
 	l := ls.of(key)
-	if l.last.Before(now) {
-		l.last = now
+	l.refused, l.at = l.ahead(now)+1, now
+	var busy *leasehold.BusyError
+	switch {
+	case errors.As(err, &busy):
+		l.step = max(busy.RetryAfter/time.Duration(2*(busy.Waiting+1)), minStep)
+	case l.step == 0: // its grant came just after its wait
+		l.step = time.Second
 	}
-	l.last = l.last.Add(step)
-	return l.last.Sub(now)
+	return time.Duration(l.refused * float64(l.step))
 }
 
 // of returns the line of key, a new one if need be. Called with the lock.
@@ -76,7 +89,7 @@ func (ls *lines) of(key string) *line {
 	if len(ls.byKey) >= ls.sweep {
 		now := time.Now()
 		for key, l := range ls.byKey {
-			if l.waiting == 0 && now.After(l.last) {
+			if l.over(now) {
 				delete(ls.byKey, key)
 			}
 		}
