@@ -17,7 +17,7 @@ const (
 	// full pipeline never came close to it, and pipelines would not grow.
 	quickTrip = time.Millisecond
 	// quickRenewals is the floor for a trip with renewals. Nobody waits for those.
-	quickRenewals = 4 * time.Millisecond
+	quickRenewals = 8 * time.Millisecond
 )
 
 // A pace says how long the pipelines to one server may be, and how long its round trips take.
