@@ -68,7 +68,7 @@ func (a *attempt) leaveGroup() {
 	g.waiters[a.place].place = a.place
 	g.waiters[last] = nil
 	g.waiters = g.waiters[:last]
-	if a.lastState == nil && a.life.State == life.Entering {
+	if a.lastState == nil && a.life.State <= life.Holding { // its caller may be about to give up
 		state := g.state
 		a.lastState = &state
 	}

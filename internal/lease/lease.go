@@ -43,6 +43,7 @@ func (l *Lease) begin(ctx context.Context, a *attempt, now life.Moment) {
 	if a.Parent != nil {
 		ctx = a.Parent
 	}
+	a.lastState = nil // only a waiter tells of it
 	a.life.Take(now)
 	l.self, l.a, l.parent = l, a, nested.Hold{Calm: nested.Calm{Context: ctx}, By: l}
 }

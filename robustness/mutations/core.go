@@ -65,6 +65,8 @@ var core = []mutation{
 		"g.sent, g.got, g.Fails, g.firstEnd = sent, got, 0, 0\n", "g.sent, g.got, g.Fails, g.firstEnd = sent, got, 0, 0\n\tg.asked = max(g.asked, sent)\n"),
 	cut("core: a call that took long does not blur the clock", "internal/lease/group.go", "./internal/tests/contract/semaphore", "SlowCallShortens",
 		"g.clock = g.clock.Refined(", "g.clock = (call.Sample{}).Refined("),
+	cut("core: a wait that ends at the grant was busy", "internal/lease/group.go", "./internal/lease", "TestWaitThatEnds",
+		"a.life.State <= life.Holding {", "a.life.State == life.Entering {"),
 	cut("core: no other reply than that to an ask is a sign of life", "internal/lease/group.go", "./internal/tests/contract/multi", "ServedInItsTurn",
 		"\tg.asking.Heard(sent, got,", "\tg.asking.Answered(sent)\n\tg.asking.Heard(sent, got,"),
 	cut("core: the reply to an ask puts no hint off", "internal/life/asking.go", "./internal/life", "TestHintBrings",
