@@ -20,12 +20,12 @@ func (m *Manager) Queued() (n int) {
 	return n
 }
 
-// AskedSince reports whether a group was asked after t, and answered.
+// AskedSince reports whether a group without newcomers had an answer after t.
 func (m *Manager) AskedSince(t time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, g := range m.groups {
-		if g.clock.Sent.After(t) {
+		if g.state.AsOf.After(t) {
 			return true
 		}
 	}
