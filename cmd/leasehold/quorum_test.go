@@ -47,3 +47,22 @@ func TestRunUnderALockOfAQuorum(t *testing.T) {
 	start(t, "", "run", "--quorum", strings.Join(urls[:2], ","), "--mutex", name, "--key", "k", "--", "true").ends(64)
 	start(t, "", "run", "--quorum", strings.Join(urls, ","), "--semaphore", name, "--limit", "1", "--key", "k", "--", "true").ends(64)
 }
+
+// A server that takes connections and answers nothing holds no tool up.
+func TestRunBesideASilentServerOfAQuorum(t *testing.T) {
+	version := redistest.Newest(t)
+	var servers []*redistest.Server
+	var urls []string
+	for range 3 {
+		s := redistest.StartServer(t, version)
+		servers, urls = append(servers, s), append(urls, "redis://"+s.Addr())
+	}
+	name := redistest.Name(t)
+	run := func(wait string) {
+		t.Helper()
+		start(t, "", "run", "--quorum", strings.Join(urls, ","), "--mutex", name, "--key", "k", "--wait", wait, "--", "true").ends(0)
+	}
+	run("30s") // the first lock of a family needs all servers
+	servers[1].Pause()
+	run("2s")
+}

@@ -51,6 +51,7 @@ func TestExitCodes(t *testing.T) {
 		"a flag that does not exist": {s.args("--nope", "--", "true"), 64},
 		"a bad URL":                  {s.args("--redis", "http://localhost", "--", "true"), 64},
 		"a command that is none":     {[]string{"runn"}, 64},
+		"an empty URL of a quorum":   {s.args("--quorum", "redis://127.0.0.1:1,,redis://127.0.0.1:1", "--wait", "0", "--", "true"), 64},
 		"an empty slot":              {s.args("--once", "", "--keep", "1h", "--", "true"), 64},
 		"a slot without keep":        {s.args("--once", "s", "--", "true"), 64},
 		"a short keep":               {s.args("--once", "s", "--keep", "999ms", "--", "true"), 64},

@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +11,10 @@ import (
 	"os"
 	signals "os/signal"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -94,23 +97,36 @@ func (a *app) with(ctx context.Context, do func(rdb redis.UniversalClient) error
 	return withCode(do(rdb))
 }
 
+// firstSight bounds how long the servers of a quorum are asked whether they are a Cluster's: a silent one keeps
+// no tool from a lock that the others decide, also within --wait 0.
+const firstSight = 500 * time.Millisecond
+
 // dialAll makes the clients of the servers of a quorum, or, without URLs, that of the command.
-func (a *app) dialAll(ctx context.Context, urls []string) (all []redis.UniversalClient, err error) {
+func (a *app) dialAll(ctx context.Context, urls []string) ([]redis.UniversalClient, error) {
 	if len(urls) == 0 {
 		rdb, err := a.dial(ctx)
 		return []redis.UniversalClient{rdb}, err
 	}
-	for _, url := range urls {
+	if slices.Contains(urls, "") {
+		return nil, usagef("--quorum has an empty URL")
+	}
+	ctx, cancel := context.WithTimeout(ctx, firstSight)
+	defer cancel()
+	all, errs := make([]redis.UniversalClient, len(urls)), make([]error, len(urls))
+	var dials sync.WaitGroup
+	for i, url := range urls {
 		one := *a
 		one.connect.URL = url
-		rdb, err := one.dial(ctx)
-		if err != nil {
-			for _, rdb := range all {
+		dials.Go(func() { all[i], errs[i] = one.dial(ctx) })
+	}
+	dials.Wait()
+	if err := cmp.Or(errs...); err != nil {
+		for _, rdb := range all {
+			if rdb != nil {
 				_ = rdb.Close()
 			}
-			return nil, err
 		}
-		all = append(all, rdb)
+		return nil, err
 	}
 	return all, nil
 }

@@ -62,12 +62,21 @@ func (o Options) Client(ctx context.Context) (redis.UniversalClient, error) {
 }
 
 // inCluster asks a server whether it is a node of a Cluster: HELLO without arguments
-// changes nothing, and every user may call it.
+// changes nothing, and every user may call it. A call that is under way does not heed its ctx.
 func inCluster(ctx context.Context, rdb *redis.Client) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
-	return rdb.Process(ctx, hello) == nil && hello.Val()["mode"] == "cluster"
+	is := make(chan bool, 1)
+	go func() {
+		hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
+		is <- rdb.Process(ctx, hello) == nil && hello.Val()["mode"] == "cluster"
+	}()
+	select {
+	case is := <-is:
+		return is
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // universal reads everything into the client library's options.
