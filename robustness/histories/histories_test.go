@@ -1,8 +1,6 @@
 package histories
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -92,8 +90,7 @@ func save(t *testing.T, h *history.History, r *check.Report) {
 		dir = redistest.Must(os.MkdirTemp("", "histories-"))(t)
 	}
 	base := filepath.Join(dir, fmt.Sprintf("%s-%d", h.Terms.Fault, h.Terms.Seed))
-	var lines bytes.Buffer
-	redistest.NoError(t, errors.Join(h.Write(&lines), os.WriteFile(base+".jsonl", lines.Bytes(), 0o644)))
+	redistest.NoError(t, h.Save(base+".jsonl"))
 	t.Logf("saved as %s.jsonl", base)
 	for _, d := range r.Failed {
 		redistest.NoError(t, d.Save(base+"-"+d.Key+".html"))

@@ -46,13 +46,9 @@ func (c curve) median(span history.Span, quarter int64) (m float64, ok bool) {
 
 // soak counts what the workers have on their servers.
 type soak struct {
-	span           history.Span
-	server, store  *redis.Client
-	normal, pubsub []point // connections to the server
-	stored         []point // and to the one that keeps the guarded values
-	channels       []point
-	keys, guards   []point
-	memory         []point
+	span          history.Span
+	server, store *redis.Client
+	servers       []curve // what count counts, in its order
 }
 
 func watch(t *testing.T, f *fleet.Fleet) *soak {
@@ -62,10 +58,18 @@ func watch(t *testing.T, f *fleet.Fleet) *soak {
 		t.Cleanup(func() { _ = rdb.Close() })
 		return rdb
 	}
-	return &soak{server: dial(server), store: dial(store)}
+	return &soak{server: dial(server), store: dial(store), servers: []curve{
+		{name: "connections for commands", allowed: 40, size: 1},
+		{name: "connections for subscriptions", allowed: 6, size: 1},
+		{name: "connections to the guarded values", allowed: 10, size: 1},
+		{name: "channels", allowed: 6, size: 1},
+		{name: "keys of all primitives", allowed: 20, size: 1},
+		{name: "keys of guards", allowed: 3, size: 1},
+		{name: "bytes of the server", allowed: 2 * mib},
+	}}
 }
 
-func clients(t *testing.T, rdb *redis.Client, kind string) (n int) {
+func clients(t *testing.T, rdb *redis.Client, kind string) (n float64) {
 	t.Helper()
 	for line := range strings.Lines(redistest.Must(rdb.Do(t.Context(), "CLIENT", "LIST", "TYPE", kind).Text())(t)) {
 		if !strings.Contains(line, " name="+fleet.Watch+" ") {
@@ -80,39 +84,29 @@ func size(t *testing.T, rdb *redis.Client) float64 {
 	return float64(redistest.Must(rdb.DBSize(t.Context()).Result())(t))
 }
 
-func channels(t *testing.T, rdb *redis.Client) int {
+func channels(t *testing.T, rdb *redis.Client) float64 {
 	t.Helper()
 	all := redistest.Must(rdb.PubSubChannels(t.Context(), "*").Result())(t)
-	return len(all) + len(redistest.Must(rdb.PubSubShardChannels(t.Context(), "*").Result())(t))
+	return float64(len(all) + len(redistest.Must(rdb.PubSubShardChannels(t.Context(), "*").Result())(t)))
 }
 
 func (s *soak) count(t *testing.T) {
 	t.Helper()
 	at := history.Now()
-	add := func(to *[]point, value float64) { *to = append(*to, point{at, value}) }
-	add(&s.normal, float64(clients(t, s.server, "normal")))
-	add(&s.pubsub, float64(clients(t, s.server, "pubsub")))
-	add(&s.stored, float64(clients(t, s.store, "normal")))
-	add(&s.channels, float64(channels(t, s.server)))
-	add(&s.keys, size(t, s.server))
-	add(&s.guards, size(t, s.store))
 	info := s.server.InfoMap(t.Context(), "memory")
 	var used float64
 	redistest.Require(t, redistest.ErrorOf(fmt.Sscan(info.Item("Memory", "used_memory"), &used)), nil, "INFO memory: %v")
-	add(&s.memory, used)
+	for i, value := range []float64{
+		clients(t, s.server, "normal"), clients(t, s.server, "pubsub"), clients(t, s.store, "normal"), channels(t, s.server),
+		size(t, s.server), size(t, s.store), used,
+	} {
+		s.servers[i].points = append(s.servers[i].points, point{at, value})
+	}
 }
 
 // curves are all that was counted of the workers that are never killed, and of the servers.
 func (s *soak) curves(h *history.History) []curve {
-	all := []curve{
-		{name: "connections for commands", allowed: 40, size: 1, points: s.normal},
-		{name: "connections for subscriptions", allowed: 6, size: 1, points: s.pubsub},
-		{name: "connections to the guarded values", allowed: 10, size: 1, points: s.stored},
-		{name: "channels", allowed: 6, size: 1, points: s.channels},
-		{name: "keys of all primitives", allowed: 20, size: 1, points: s.keys},
-		{name: "keys of guards", allowed: 3, size: 1, points: s.guards},
-		{name: "bytes of the server", allowed: 2 * mib, points: s.memory},
-	}
+	all := slices.Clone(s.servers)
 	for i := range spared {
 		place := fmt.Sprint("w", i+1)
 		var goroutines, files, heap []point
@@ -155,7 +149,7 @@ func (s *soak) nothingLeft(t *testing.T) {
 		t.Errorf("%v after the end there are left: %s", took, strings.Join(left, "; "))
 		return
 	}
-	t.Logf("%v after the end there are only %v tokens of mutexes and %v keys of guards", took, s.keys[len(s.keys)-1].value, s.guards[len(s.guards)-1].value)
+	t.Logf("%v after the end there are only %v tokens of mutexes and %v keys of guards", took, size(t, s.server), size(t, s.store))
 }
 
 // lasting are the keys that should not be there, or that stay for longer than a day

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -42,8 +43,6 @@ type Fleet struct {
 
 	mu     sync.Mutex
 	events []history.Event
-	calls  map[string]history.Event // open, by name
-	counts map[string]int
 }
 
 // member is a place among the workers: a worker that is killed has a successor in it.
@@ -63,7 +62,6 @@ func Start(tb testing.TB, cfg Config) *Fleet {
 	f := &Fleet{
 		tb: tb, cfg: cfg, rng: rng,
 		family: redistest.Name(tb), store: redistest.Shared(tb, cfg.Version).Addr(),
-		calls: map[string]history.Event{}, counts: map[string]int{},
 	}
 	f.terms = history.Terms{
 		Seed: cfg.Seed, Fault: cfg.Fault.Name, Server: cfg.Version.Name, Quiet: cfg.Fault.quiet,
@@ -93,7 +91,7 @@ func (f *Fleet) hire(m *member) {
 	s := spec{
 		Worker: m.name, Seed: f.rng.Uint64(), Addr: m.proxy.Addr(), Store: f.store, Family: f.family, Terms: f.terms, Operated: f.cfg.Operated,
 	}
-	m.child = redistest.StartChild(f.tb, child, s.String())
+	m.child = redistest.StartChild(f.tb, child, string(redistest.Must(json.Marshal(s))(f.tb)))
 	m.read = make(chan struct{})
 	name, c, read := m.name, m.child, m.read
 	f.reading.Go(func() { defer close(read); f.listen(name, c) })
@@ -113,8 +111,8 @@ func (f *Fleet) listen(name string, c *redistest.Child) {
 			}
 			return
 		}
-		e, err := history.Parse([]byte(line))
-		if err != nil {
+		var e history.Event
+		if json.Unmarshal([]byte(line), &e) != nil {
 			continue // the kill cut its last line
 		}
 		finished = finished || e.Kind == history.Done // the pulse may have the last word
@@ -133,38 +131,35 @@ func (f *Fleet) note(e history.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.events = append(f.events, e)
-	switch e.Kind {
-	case history.Call:
-		f.calls[history.Name(e.Worker, e.ID)] = e
-	case history.Return:
-		call := f.calls[history.Name(e.Worker, e.ID)]
-		delete(f.calls, history.Name(e.Worker, e.ID))
-		switch call.Op {
-		case history.Acquire, history.Lock:
-			if e.Class == history.OK {
-				f.counts[call.Key] += 2 // its grant and its end
-			}
-		case history.Write:
-			f.counts[call.Key]++
-		case history.Read:
-			for key := range e.Values {
-				f.counts[key]++
-			}
-		case history.Invalidate:
-			for _, key := range call.Keys {
-				f.counts[key]++
-			}
-		}
-	}
+}
+
+func (f *Fleet) history() *history.History {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return redistest.Must(history.New(f.terms, f.events))(f.tb)
 }
 
 // Fewest is the number of operations of the key that has the fewest so far.
 func (f *Fleet) Fewest() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	fewest := f.counts["s0"]
+	counts := map[string]int{}
+	for _, o := range f.history().Ops {
+		switch {
+		case o.Return == history.Forever:
+		case o.Op == history.Write:
+			counts[o.Key]++
+		case (o.Op == history.Acquire || o.Op == history.Lock) && o.Succeeded():
+			counts[o.Key] += 2 // its grant and its end
+		case o.Op == history.Read || o.Op == history.Invalidate:
+			for _, key := range o.Keys {
+				if o.Op == history.Invalidate || o.Values[key] != "" {
+					counts[key]++
+				}
+			}
+		}
+	}
+	fewest := counts["s0"]
 	for _, key := range Keys() {
-		fewest = min(fewest, f.counts[key])
+		fewest = min(fewest, counts[key])
 	}
 	return fewest
 }
@@ -193,9 +188,7 @@ func (f *Fleet) Finish() *history.History {
 	for _, m := range f.workers {
 		<-m.read
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return redistest.Must(history.New(f.terms, f.events))(f.tb)
+	return f.history()
 }
 
 func (f *Fleet) between(lo, hi time.Duration) time.Duration {

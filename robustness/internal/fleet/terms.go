@@ -8,7 +8,6 @@
 package fleet
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -31,14 +30,6 @@ type spec struct {
 	Family   string
 	Terms    history.Terms
 	Operated bool // somebody inspects and revokes
-}
-
-func (s spec) String() string {
-	text, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // nothing in it can fail to be encoded
-	}
-	return string(text)
 }
 
 func Keys() (keys []string) {

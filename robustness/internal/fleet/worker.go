@@ -41,13 +41,13 @@ type worker struct {
 	finish atomic.Bool  // the parent has had enough
 
 	mu  sync.Mutex
-	out *os.File
+	out *json.Encoder
 }
 
 // work is a worker's life. Its argument is a spec; on its standard input it gets
 // "go", "gauge" at times, and "finish"; on its output it writes events.
 func work(args []string) int {
-	w := &worker{out: os.Stdout}
+	w := &worker{out: json.NewEncoder(os.Stdout)}
 	if err := json.Unmarshal([]byte(args[0]), &w.spec); err != nil {
 		return fail(err)
 	}
@@ -184,7 +184,7 @@ func (w *worker) tell(e history.Event) {
 	e.Worker = cmp.Or(e.Worker, w.Worker)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, _ = w.out.Write(e.Line()) // a parent that does not read any more is gone
+	_ = w.out.Encode(e) // a parent that does not read any more is gone
 }
 
 func (w *worker) call(e history.Event) int {

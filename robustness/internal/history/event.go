@@ -3,7 +3,6 @@
 package history
 
 import (
-	"encoding/json"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -114,18 +113,4 @@ type Usage struct {
 	Goroutines int   `json:"goroutines"`
 	Files      int   `json:"files"` // open descriptors, connections among them
 	Heap       int64 `json:"heap"`  // bytes in use, after a collection
-}
-
-func (e Event) Line() []byte {
-	line, err := json.Marshal(e)
-	if err != nil {
-		panic(err) // nothing in it can fail to be encoded
-	}
-	return append(line, '\n')
-}
-
-func Parse(line []byte) (Event, error) {
-	var e Event
-	err := json.Unmarshal(line, &e)
-	return e, err
 }

@@ -1,12 +1,13 @@
 package history
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"math"
+	"os"
 	"slices"
 	"time"
 )
@@ -111,16 +112,13 @@ func New(terms Terms, events []Event) (*History, error) {
 	return h, nil
 }
 
-// Write saves it: a line of terms, and a line an event.
-func (h *History) Write(w io.Writer) error {
-	out := bufio.NewWriter(w)
-	terms, err := json.Marshal(h.Terms)
-	if err != nil {
-		return err
-	}
-	_, _ = out.Write(append(terms, '\n'))
+// Save writes it to a file: a line of terms, and a line an event.
+func (h *History) Save(path string) error {
+	var text bytes.Buffer
+	lines := json.NewEncoder(&text)
+	err := lines.Encode(h.Terms)
 	for _, e := range h.Events {
-		_, _ = out.Write(e.Line())
+		err = errors.Join(err, lines.Encode(e))
 	}
-	return out.Flush()
+	return errors.Join(err, os.WriteFile(path, text.Bytes(), 0o644))
 }
