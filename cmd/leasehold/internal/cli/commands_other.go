@@ -4,5 +4,5 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// commands leaves run out: process groups and the guard are Unix's.
-func (a *app) commands() []*cobra.Command { return a.everywhere() }
+// ofUnix leaves run out: process groups and the guard are Unix's.
+func (a *app) ofUnix() []*cobra.Command { return nil }

@@ -54,8 +54,8 @@ password need not be in it: see --redis-file and --redis-password-file.`,
 	root.SetErr(err)
 	a.connect.Flags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&a.prefix, "prefix", "", `what the keys in Redis begin with (default "leasehold")`)
-	root.AddCommand(a.commands()...)
-	root.AddCommand(man(root))
+	root.AddCommand(a.ls(), a.show(), a.doctor(), a.top(), a.serve(), a.setLimit(), a.revoke(), a.demo(), man(root))
+	root.AddCommand(a.ofUnix()...)
 	root.SetUsageTemplate(strings.NewReplacer(
 		".LocalFlags.FlagUsages", ".LocalFlags.FlagUsagesWrapped 80", ".InheritedFlags.FlagUsages", ".InheritedFlags.FlagUsagesWrapped 80",
 	).Replace(root.UsageTemplate()))
@@ -97,8 +97,8 @@ func (a *app) with(ctx context.Context, do func(rdb redis.UniversalClient) error
 	return withCode(do(rdb))
 }
 
-// firstSight bounds how long the servers of a quorum are asked whether they are a Cluster's: a silent one keeps
-// no tool from a lock that the others decide, also within --wait 0.
+// firstSight bounds how long the servers of a quorum are asked whether they are a Cluster's: the others decide
+// the lock without a silent one, so that a tool must not wait for it.
 const firstSight = 500 * time.Millisecond
 
 // dialAll makes the clients of the servers of a quorum, or, without URLs, that of the command.

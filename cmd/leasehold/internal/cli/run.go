@@ -17,7 +17,7 @@ import (
 // defaultGrace is how long before its lease ends a program is told to stop.
 const defaultGrace = 5 * time.Second
 
-func (a *app) commands() []*cobra.Command { return append(a.everywhere(), a.run()) }
+func (a *app) ofUnix() []*cobra.Command { return []*cobra.Command{a.run()} }
 
 func (a *app) run() *cobra.Command {
 	var o run.Options

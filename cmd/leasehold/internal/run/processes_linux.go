@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const clockID = unix.CLOCK_BOOTTIME
+
 type process struct {
 	pid, parent, group, session int
 	name                        string

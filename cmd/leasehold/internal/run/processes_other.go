@@ -12,6 +12,8 @@ import (
 // Systems that do not show which process descends from which: the program has a process
 // group of its own, and what stays in that group is what can be ended.
 
+const clockID = unix.CLOCK_MONOTONIC
+
 type process struct {
 	pid, session int
 	name         string

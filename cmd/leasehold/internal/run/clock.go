@@ -1,3 +1,5 @@
+//go:build unix
+
 package run
 
 import (
@@ -6,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clock is read alike by all processes of the machine, and goes on while the machine sleeps.
+// clock is read alike by all processes of the machine; where clockID can, it goes on while the machine sleeps.
 func clock() time.Duration {
 	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
+	if err := unix.ClockGettime(clockID, &t); err != nil {
 		_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
 	}
 	return time.Duration(t.Nano())
