@@ -129,6 +129,14 @@ func TestSetLimitSaysWhatItChanged(t *testing.T) {
 	}
 }
 
+// The command that goes back names the key as a shell takes it.
+func TestSetLimitSaysTheKeyAsItIs(t *testing.T) {
+	_, url := mini(t)
+	for key, quoted := range map[string]string{`a\b`: `'a\b'`, `it's`: `'it'\''s'`, "a/b": "a/b", "\x1b": `'\x1b'`} {
+		ok(t, url, "--key "+quoted+" 0\n", "set-limit", "--semaphore", "n", "--key", key, "3")
+	}
+}
+
 // A total that was set by mistake hides no permit of a family that has none.
 func TestStoredTotalOfAFamilyWithoutOne(t *testing.T) {
 	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
