@@ -10,28 +10,20 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/leasehold-go/leasehold/integrations/internal/captest"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-type silent struct{}
-
-func (silent) Debug(...any) {}
-func (silent) Info(...any)  {}
-func (silent) Warn(...any)  {}
-func (silent) Error(...any) {}
-func (silent) Fatal(...any) {}
-
 // run enqueues n tasks of one key under a cap of 3 and returns what became of them when all were done.
 func run(t *testing.T, n, maxRetry int, maxWait time.Duration, work func(id string) error) (info *asynq.QueueInfo, attempts int64) {
 	t.Helper()
 	server := redistest.StartServer(t, redistest.Newest(t))
 	opt := asynq.RedisClientOpt{Addr: server.Addr()}
-	caps, err := semaphore.New(server.Client(), semaphore.Config{Name: "tasks", Limit: 3})
-	redistest.WantErr(t, err)
-	var running, most, done, all atomic.Int64
+	caps := captest.New(t, server.Client(), semaphore.Config{Name: "tasks", Limit: 3})
+	var running, done, all atomic.Int64
 	enough := make(chan struct{})
 	mux := asynq.NewServeMux()
 	mux.Use(func(next asynq.Handler) asynq.Handler {
@@ -39,12 +31,10 @@ func run(t *testing.T, n, maxRetry int, maxWait time.Duration, work func(id stri
 			all.Add(1)
 			return next.ProcessTask(ctx, task)
 		})
-	}, capped(caps, maxWait, func(*asynq.Task) string { return "acme" }))
+	}, capped(caps, maxWait, func(*asynq.Task) string { return captest.Tenant }))
 	mux.HandleFunc("work", func(ctx context.Context, _ *asynq.Task) error {
-		now := running.Add(1)
+		redistest.AtMost(t, running.Add(1), 3, "%d tasks run at the same time")
 		defer running.Add(-1)
-		for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
-		}
 		if ctx.Err() != nil {
 			t.Error("the ctx of a task has ended:", context.Cause(ctx))
 		}
@@ -58,7 +48,7 @@ func run(t *testing.T, n, maxRetry int, maxWait time.Duration, work func(id stri
 		return nil
 	})
 	cfg := serverConfig()
-	cfg.Concurrency, cfg.Logger, cfg.TaskCheckInterval, cfg.DelayedTaskCheckInterval = 30, silent{}, 50*time.Millisecond, 200*time.Millisecond
+	cfg.Concurrency, cfg.LogLevel, cfg.TaskCheckInterval, cfg.DelayedTaskCheckInterval = 30, asynq.FatalLevel, 50*time.Millisecond, 200*time.Millisecond
 	delay := cfg.RetryDelayFunc
 	cfg.RetryDelayFunc = func(n int, err error, task *asynq.Task) time.Duration {
 		return min(delay(n, err, task), 2*time.Second) // asynq's own begins with half a minute
@@ -77,16 +67,11 @@ func run(t *testing.T, n, maxRetry int, maxWait time.Duration, work func(id stri
 		t.Errorf("%d of %d tasks are done", done.Load(), n)
 	}
 	srv.Shutdown()
-	if most := most.Load(); most > 3 {
-		t.Errorf("%d tasks ran at the same time; want at most 3", most)
-	}
-	if s, err := caps.Inspect(t.Context(), "acme"); err != nil || s.InUse != 0 || s.Waiting != 0 {
+	if s, err := caps.Inspect(t.Context(), captest.Tenant); err != nil || s.InUse != 0 || s.Waiting != 0 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	redistest.NoError(t, caps.Close(t.Context()))
-	info, err = inspector.GetQueueInfo("default")
-	redistest.WantErr(t, err)
-	return info, all.Load()
+	return redistest.Must(inspector.GetQueueInfo("default"))(t), all.Load()
 }
 
 // asynq archives a task whose last attempt fails, before it asks whether that is a failure. So

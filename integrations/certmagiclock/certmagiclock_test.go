@@ -72,9 +72,7 @@ func TestCrashedHolder(t *testing.T) {
 	child := redistest.StartChild(t, "holder", server.Addr(), family, t.TempDir())
 	child.Expect("held")
 	s := newStorage(t, t.TempDir(), newMutex(t, server.Client(), family, time.Second))
-	if ok, err := s.TryLock(t.Context(), name); ok || err != nil {
-		t.Fatal(ok, err)
-	}
+	redistest.Gives(s.TryLock(t.Context(), name))(t, false)
 	child.Kill()
 	began := time.Now()
 	redistest.WantErr(t, s.Lock(t.Context(), name))
@@ -84,12 +82,12 @@ func TestCrashedHolder(t *testing.T) {
 	redistest.NoError(t, s.Unlock(t.Context(), name))
 }
 
-// lose takes the lock away from its holder.
-func lose(t *testing.T, m *mutex.Mutex) {
+// lose takes the lock of key away from its holder.
+func lose(t *testing.T, m *mutex.Mutex, key string) {
 	t.Helper()
-	s, err := m.Inspect(t.Context(), name)
+	s, err := m.Inspect(t.Context(), key)
 	redistest.CheckNow(t, err == nil && s.Holder != nil, "%+v, %v", s, err)
-	redistest.WantErr(t, m.Revoke(t.Context(), name, s.Holder.ID, "a test"))
+	redistest.WantErr(t, m.Revoke(t.Context(), key, s.Holder.ID, "a test"))
 }
 
 func wantHeld(t *testing.T, m *mutex.Mutex, want bool) {
@@ -106,13 +104,11 @@ func TestLockLostBetweenTwoAttemptsIsTakenAgain(t *testing.T) {
 		redistest.WantErr(t, s.Lock(t.Context(), name))
 		renew := func() error { return s.RenewLockLease(t.Context(), name, time.Minute) }
 		redistest.WantErr(t, renew())
-		lose(t, m)
+		lose(t, m, name)
 		redistest.WantErr(t, renew())
 		wantHeld(t, m, true)
-		lose(t, m)
-		if ok, err := other.TryLock(t.Context(), name); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
+		lose(t, m, name)
+		redistest.Gives(other.TryLock(t.Context(), name))(t, true)
 		redistest.WantErr(t, renew(), leasehold.ErrBusy)
 		// The end of the first one gives back nothing of the other one's.
 		redistest.NoError(t, s.Unlock(t.Context(), name))
@@ -130,10 +126,8 @@ func TestUnlockGivesBackTheOldest(t *testing.T) {
 	m := newMutex(t, redistest.MiniClient(t), redistest.Name(t), 0)
 	s := newStorage(t, t.TempDir(), m)
 	redistest.WantErr(t, s.Lock(t.Context(), name))
-	lose(t, m)
-	if ok, err := s.TryLock(t.Context(), name); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
+	lose(t, m, name)
+	redistest.Gives(s.TryLock(t.Context(), name))(t, true)
 	for _, held := range []bool{true, false} {
 		redistest.NoError(t, s.Unlock(t.Context(), name))
 		wantHeld(t, m, held)
@@ -174,9 +168,7 @@ func TestRevokedInTheMiddle(t *testing.T) {
 	magic := instance(t, newStorage(t, dir, m), first)
 	go func() { done <- magic.ObtainCertSync(context.Background(), name) }()
 	redistest.Get(t, "the first attempt", first.begun)
-	s, err := m.Inspect(t.Context(), "issue_cert_"+name)
-	redistest.CheckNow(t, err == nil && s.Holder != nil, "%+v, %v", s, err)
-	redistest.WantErr(t, m.Revoke(t.Context(), "issue_cert_"+name, s.Holder.ID, "a test"))
+	lose(t, m, "issue_cert_"+name)
 	redistest.WantErr(t, instance(t, newStorage(t, dir, newMutex(t, rdb, family, 0)), second).ObtainCertSync(t.Context(), name))
 	close(first.end)
 	redistest.NoError(t, redistest.Get(t, "the end of the first attempt", done))

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/leasehold-go/leasehold/integrations/certmagiclock"
+	"github.com/leasehold-go/leasehold/integrations/internal/captest"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 )
@@ -28,13 +29,7 @@ const name = "example.com"
 
 func newMutex(t testing.TB, rdb redis.UniversalClient, family string, ttl time.Duration) *mutex.Mutex {
 	t.Helper()
-	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: family, TTL: ttl}))(t)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), redistest.Soon)
-		defer cancel()
-		_ = m.Close(ctx)
-	})
-	return m
+	return captest.Mutex(t, rdb, mutex.Config{Name: family, TTL: ttl})
 }
 
 func newStorage(t testing.TB, dir string, m *mutex.Mutex) *certmagiclock.Storage {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold-go/leasehold/integrations/internal/captest"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
@@ -13,8 +14,7 @@ import (
 // A ctx that panics as it ends may end the wait of its tick, but no process. Through a scheduler no such ctx comes
 // here today, because gocron derives one of its own from it.
 func TestCtxThatEndsBadly(t *testing.T) {
-	m := redistest.Must(mutex.New(redistest.MiniClient(t), mutex.Config{Name: redistest.Name(t)}))(t)
-	defer m.Close(context.Background())
+	m := captest.Mutex(t, redistest.MiniClient(t), mutex.Config{Name: redistest.Name(t)})
 	held := redistest.Must(m.Lock(t.Context(), "job"))(t)
 	ctx := harness.EndedBadly{Context: t.Context(), Ended: make(chan struct{}), How: func() error { panic("Err") }}
 	ended := make(chan error, 1)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/integrations/gocronlock"
+	"github.com/leasehold-go/leasehold/integrations/internal/captest"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 )
@@ -23,13 +24,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 
 func newMutex(t testing.TB, rdb redis.UniversalClient, family string) *mutex.Mutex {
 	t.Helper()
-	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: family}))(t)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), redistest.Soon)
-		defer cancel()
-		_ = m.Close(ctx)
-	})
-	return m
+	return captest.Mutex(t, rdb, mutex.Config{Name: family})
 }
 
 // shifted is a clock that goes wrong by some time.
@@ -101,6 +96,8 @@ func (ts *ticks) check(t *testing.T, period time.Duration) {
 	redistest.Check(t, missed <= 0, "%d ticks were left out, of %d", missed, len(slots))
 }
 
+func onlyTick(time.Time) string { return "the only tick" }
+
 // However the clocks of three hosts differ, each tick runs once.
 func TestEachTickRunsOnce(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -138,10 +135,9 @@ func TestEachTickRunsOnce(t *testing.T) {
 func TestFailedTickStaysOpen(t *testing.T) {
 	rdb, family := redistest.MiniClient(t), redistest.Name(t)
 	ran, failed := make(chan int, 100), make(chan error, 100)
-	slot := func(time.Time) string { return "the only tick" }
 	for host := range 2 {
 		calls := 0
-		task, err := gocronlock.Task(newMutex(t, rdb, family), "job", gocronlock.Config{Slot: slot, Wait: redistest.Soon}, func(context.Context, uint64) error {
+		task, err := gocronlock.Task(newMutex(t, rdb, family), "job", gocronlock.Config{Slot: onlyTick, Wait: redistest.Soon}, func(context.Context, uint64) error {
 			ran <- host
 			if calls++; host == 0 && calls == 1 {
 				return errors.New("the first run fails")
@@ -166,7 +162,7 @@ func TestFailedTickStaysOpen(t *testing.T) {
 func TestWaitDoesNotCutTheJob(t *testing.T) {
 	causes := make(chan error, 10)
 	task, err := gocronlock.Task(newMutex(t, redistest.MiniClient(t), redistest.Name(t)), "job", gocronlock.Config{
-		Slot: func(time.Time) string { return "the only tick" },
+		Slot: onlyTick,
 		Wait: 50 * time.Millisecond,
 	}, func(ctx context.Context, _ uint64) error {
 		select {
@@ -185,8 +181,7 @@ func TestWaitDoesNotCutTheJob(t *testing.T) {
 func TestLossEndsTheJob(t *testing.T) {
 	m := newMutex(t, redistest.MiniClient(t), redistest.Name(t))
 	causes, failed := make(chan error, 10), make(chan error, 10)
-	slot := func(time.Time) string { return "the only tick" }
-	task, err := gocronlock.Task(m, "job", gocronlock.Config{Slot: slot}, func(ctx context.Context, token uint64) error {
+	task, err := gocronlock.Task(m, "job", gocronlock.Config{Slot: onlyTick}, func(ctx context.Context, token uint64) error {
 		s, err := m.Inspect(ctx, "job")
 		if err != nil || s.Holder == nil || s.LastToken != token {
 			t.Errorf("%+v, %v; the token is %d", s, err, token)

@@ -34,8 +34,7 @@ func TestLockerDoesNotWait(t *testing.T) {
 		rdb, family := target.Client(t), redistest.Name(t)
 		lockers := make([]gocron.Locker, 2)
 		for i := range lockers {
-			l := redistest.Must(gocronlock.Locker(newMutex(t, rdb, family), gocronlock.Config{MinHold: time.Millisecond}))(t)
-			lockers[i] = l
+			lockers[i] = redistest.Must(gocronlock.Locker(newMutex(t, rdb, family), gocronlock.Config{MinHold: time.Millisecond}))(t)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), redistest.Soon)
 		defer cancel()

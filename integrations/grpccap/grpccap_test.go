@@ -36,10 +36,10 @@ func TestNewNamesEveryBadField(t *testing.T) {
 func TestRefusalSaysWhenToComeBack(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
 		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: 1})
-		b := newBlocker()
-		_, client := start(t, caps, grpccap.Config{}, &service{unary: b.handle})
+		b := captest.NewBlocker(t)
+		_, client := start(t, caps, grpccap.Config{}, &service{unary: b.Work})
 		first := inBackground(t.Context(), client)
-		redistest.Get(t, "the first call", b.started)
+		redistest.Get(t, "the first call", b.Started)
 
 		var trailer metadata.MD
 		err := call(t.Context(), client, grpc.Trailer(&trailer))
@@ -56,7 +56,7 @@ func TestRefusalSaysWhenToComeBack(t *testing.T) {
 		if ms, err := strconv.Atoi(pushback[0]); err != nil || ms < 1 {
 			t.Errorf("the push-back is %q", pushback[0])
 		}
-		close(b.end)
+		b.Release()
 		wantCode(t, redistest.Get(t, "the first answer", first), codes.OK)
 		captest.WantState(t, caps, 0, 0)
 		wantCode(t, call(t.Context(), client), codes.OK)
@@ -65,7 +65,7 @@ func TestRefusalSaysWhenToComeBack(t *testing.T) {
 
 // gRPC's own retries ignore RetryInfo: without the trailer all five tries are over before the permit is free.
 func TestOwnRetriesAreServedOnTheSecondTry(t *testing.T) {
-	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
 	held := redistest.Must(caps.Acquire(t.Context(), tenant))(t)
 	var tries atomic.Int32
 	key := func(context.Context, string, any) string {
@@ -86,11 +86,11 @@ func TestOwnRetriesAreServedOnTheSecondTry(t *testing.T) {
 func TestClientThatCancelsLeavesTheQueue(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
 		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: 1})
-		b := newBlocker()
-		_, client := start(t, caps, grpccap.Config{Wait: time.Minute, FailOpen: true}, &service{unary: b.handle})
+		b := captest.NewBlocker(t)
+		_, client := start(t, caps, grpccap.Config{Wait: time.Minute, FailOpen: true}, &service{unary: b.Work})
 		working, cancelWorking := context.WithCancel(t.Context())
 		first := inBackground(working, client)
-		ctx := redistest.Get(t, "the first call", b.started)
+		ctx := redistest.Get(t, "the first call", b.Started)
 		waiting, cancelWaiting := context.WithCancel(t.Context())
 		second := inBackground(waiting, client)
 		captest.WantState(t, caps, 1, 1)
@@ -101,17 +101,17 @@ func TestClientThatCancelsLeavesTheQueue(t *testing.T) {
 		wantCode(t, redistest.Get(t, "the first answer", first), codes.Canceled)
 		<-ctx.Done()
 		captest.WantState(t, caps, 0, 0)
-		redistest.Expect(t, len(b.started), 0, "%d more calls were handled")
+		redistest.Expect(t, len(b.Started), 0, "%d more calls were handled")
 	})
 }
 
 // A server that stops serves the calls that wait for a permit first.
 func TestGracefulStopServesWaitingCalls(t *testing.T) {
-	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
-	b := newBlocker()
-	server, client := start(t, caps, grpccap.Config{Wait: time.Minute}, &service{unary: b.handle})
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
+	b := captest.NewBlocker(t)
+	server, client := start(t, caps, grpccap.Config{Wait: time.Minute}, &service{unary: b.Work})
 	calls := []<-chan error{inBackground(t.Context(), client)}
-	redistest.Get(t, "the first call", b.started)
+	redistest.Get(t, "the first call", b.Started)
 	for range 3 {
 		calls = append(calls, inBackground(t.Context(), client))
 	}
@@ -121,7 +121,7 @@ func TestGracefulStopServesWaitingCalls(t *testing.T) {
 		server.GracefulStop()
 		close(stopped)
 	}()
-	close(b.end)
+	b.Release()
 	for _, c := range calls {
 		wantCode(t, redistest.Get(t, "an answer", c), codes.OK)
 	}
@@ -132,10 +132,10 @@ func TestGracefulStopServesWaitingCalls(t *testing.T) {
 func TestLossEndsTheCall(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
 		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: 1})
-		b := newBlocker()
-		_, client := start(t, caps, grpccap.Config{}, &service{unary: b.handle})
+		b := captest.NewBlocker(t)
+		_, client := start(t, caps, grpccap.Config{}, &service{unary: b.Work})
 		answer := inBackground(t.Context(), client)
-		ctx := redistest.Get(t, "the call", b.started)
+		ctx := redistest.Get(t, "the call", b.Started)
 		captest.Revoke(t, caps)
 		wantCode(t, redistest.Get(t, "the answer", answer), codes.Aborted)
 		redistest.WantErr(t, context.Cause(ctx), leasehold.ErrRevoked)
@@ -143,7 +143,7 @@ func TestLossEndsTheCall(t *testing.T) {
 }
 
 func TestMistakeIsInternal(t *testing.T) {
-	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
 	for _, failOpen := range []bool{false, true} {
 		_, client := start(t, caps, grpccap.Config{
 			FailOpen: failOpen,
@@ -157,9 +157,9 @@ func TestMistakeIsInternal(t *testing.T) {
 }
 
 func TestKeyOfTheCall(t *testing.T) {
-	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
 	var method string
-	b := newBlocker()
+	b := captest.NewBlocker(t)
 	_, client := start(t, caps, grpccap.Config{Key: func(ctx context.Context, m string, req any) string {
 		method = m
 		if _, ok := req.(*pb.SimpleRequest); !ok {
@@ -167,17 +167,17 @@ func TestKeyOfTheCall(t *testing.T) {
 		}
 		md, _ := metadata.FromIncomingContext(ctx)
 		return md.Get("tenant")[0]
-	}}, &service{unary: b.handle})
+	}}, &service{unary: b.Work})
 	of := func(tenant string) context.Context {
 		return metadata.AppendToOutgoingContext(t.Context(), "tenant", tenant)
 	}
 	first := inBackground(of("acme"), client)
-	redistest.Get(t, "the first call", b.started)
+	redistest.Get(t, "the first call", b.Started)
 	wantCode(t, call(of("acme"), client), codes.ResourceExhausted)
 	redistest.Expect(t, method, "/grpc.testing.TestService/UnaryCall", "the method is %q")
 	none := inBackground(of(""), client)
-	redistest.Get(t, "a call without a key", b.started)
-	close(b.end)
+	redistest.Get(t, "a call without a key", b.Started)
+	b.Release()
 	wantCode(t, redistest.Get(t, "an answer", first), codes.OK)
 	wantCode(t, redistest.Get(t, "an answer", none), codes.OK)
 }

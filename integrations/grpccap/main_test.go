@@ -69,24 +69,4 @@ func inBackground(ctx context.Context, client pb.TestServiceClient) <-chan error
 	return errs
 }
 
-// blocker is a unary handler that runs until it is told to end, or its ctx ends.
-type blocker struct {
-	started chan context.Context
-	end     chan struct{}
-}
-
-func newBlocker() *blocker {
-	return &blocker{started: make(chan context.Context, 1000), end: make(chan struct{})}
-}
-
-func (b *blocker) handle(ctx context.Context) error {
-	b.started <- ctx
-	select {
-	case <-b.end:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 const soon = 600 * time.Millisecond

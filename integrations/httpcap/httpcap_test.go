@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"log"
 	"net/http"
 	"net/http/httptest"
@@ -32,7 +33,7 @@ func TestRefusalSaysWhenToComeBack(t *testing.T) {
 		b := newBlocker(t)
 		url := serve(t, capped(t, caps, httpcap.Config{}, b.ServeHTTP))
 		first := inBackground(t.Context(), url)
-		redistest.Get(t, "the first request", b.started)
+		redistest.Get(t, "the first request", b.Started)
 
 		a := wantStatus(t, url, http.StatusTooManyRequests)
 		seconds, err := strconv.Atoi(a.Header.Get("Retry-After"))
@@ -46,7 +47,7 @@ func TestRefusalSaysWhenToComeBack(t *testing.T) {
 		if err := json.Unmarshal([]byte(a.body), &problem); err != nil || problem.Status != 429 || problem.Title == "" {
 			t.Errorf("the body is %q", a.body)
 		}
-		b.release()
+		b.Release()
 		if a := redistest.Get(t, "the first answer", first); a.err != nil || a.StatusCode != http.StatusOK {
 			t.Fatal(a.StatusCode, a.err)
 		}
@@ -61,10 +62,10 @@ func TestWaitingRequestIsServedInTime(t *testing.T) {
 		b := newBlocker(t)
 		url := serve(t, capped(t, caps, httpcap.Config{Wait: time.Minute}, b.ServeHTTP))
 		first := inBackground(t.Context(), url)
-		redistest.Get(t, "the first request", b.started)
+		redistest.Get(t, "the first request", b.Started)
 		second := inBackground(t.Context(), url)
 		captest.WantState(t, caps, 1, 1)
-		b.release()
+		b.Release()
 		for _, answers := range []<-chan answer{first, second} {
 			if a := redistest.Get(t, "an answer", answers); a.err != nil || a.StatusCode != http.StatusOK {
 				t.Fatal(a.StatusCode, a.err)
@@ -83,21 +84,20 @@ func TestWaitIsBounded(t *testing.T) {
 		// The first call of a handle also connects, which must not use up the wait.
 		redistest.Must(caps.Inspect(t.Context(), tenant))(t)
 		first := inBackground(t.Context(), url)
-		r := redistest.Get(t, "the first request", b.started)
+		ctx := redistest.Get(t, "the first request", b.Started)
 		a := wantStatus(t, url, http.StatusTooManyRequests)
 		redistest.Check(t, a.took >= wait && a.Header.Get("Retry-After") != "",
 			"refused after %v with Retry-After %q", a.took, a.Header.Get("Retry-After"))
 		// The bound of the wait is none of the work: the granted request waited, too.
-		redistest.Check(t, r.Context().Err() == nil,
-			"the ctx of a granted request ended: %v", context.Cause(r.Context()))
-		b.release()
+		redistest.Expect(t, context.Cause(ctx), nil, "the ctx of a granted request ended: %v")
+		b.Release()
 		redistest.Get(t, "the first answer", first)
 		captest.WantState(t, caps, 0, 0)
 	})
 }
 
 func TestFullQueueRefuses(t *testing.T) {
-	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1, MaxWaiters: 1})
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1, MaxWaiters: 1})
 	b := newBlocker(t)
 	var seen error
 	url := serve(t, capped(t, caps, httpcap.Config{
@@ -108,52 +108,52 @@ func TestFullQueueRefuses(t *testing.T) {
 		},
 	}, b.ServeHTTP))
 	first := inBackground(t.Context(), url)
-	redistest.Get(t, "the first request", b.started)
+	redistest.Get(t, "the first request", b.Started)
 	second := inBackground(t.Context(), url)
 	captest.WantState(t, caps, 1, 1)
 	if a := wantStatus(t, url, http.StatusTeapot); a.Header.Get("Retry-After") == "" {
 		t.Error("there is no Retry-After")
 	}
 	redistest.WantErr(t, seen, leasehold.ErrQueueFull)
-	b.release()
+	b.Release()
 	redistest.Get(t, "the first answer", first)
 	redistest.Get(t, "the second answer", second)
 }
 
 func TestNoKeyNeedsNoPermit(t *testing.T) {
-	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
 	b := newBlocker(t)
 	url := serve(t, capped(t, caps, httpcap.Config{Key: func(r *http.Request) string { return r.URL.Query().Get("tenant") }}, b.ServeHTTP))
 	var answers []<-chan answer
 	for range 3 {
 		answers = append(answers, inBackground(t.Context(), url))
-		redistest.Get(t, "a request without a key", b.started)
+		redistest.Get(t, "a request without a key", b.Started)
 	}
 	answers = append(answers, inBackground(t.Context(), url+"?tenant="+tenant))
-	redistest.Get(t, "a request with a key", b.started)
+	redistest.Get(t, "a request with a key", b.Started)
 	wantStatus(t, url+"?tenant="+tenant, http.StatusTooManyRequests)
-	b.release()
+	b.Release()
 	for _, a := range answers {
 		redistest.Get(t, "an answer", a)
 	}
 }
 
 func TestWeights(t *testing.T) {
-	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 3})
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 3})
 	b := newBlocker(t)
 	url := serve(t, capped(t, caps, httpcap.Config{Permits: func(*http.Request) int { return 2 }}, b.ServeHTTP))
 	first := inBackground(t.Context(), url)
-	redistest.Get(t, "the first request", b.started)
+	redistest.Get(t, "the first request", b.Started)
 	captest.WantState(t, caps, 2, 0)
 	wantStatus(t, url, http.StatusTooManyRequests)
-	b.release()
+	b.Release()
 	redistest.Get(t, "the first answer", first)
 }
 
 // A request that can never be served is a mistake in the program. It is not let through, not
 // even with FailOpen, and the server's own log says which mistake it is.
 func TestMistakeIsAnError(t *testing.T) {
-	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
 	for name, cfg := range map[string]httpcap.Config{
 		"n is 0":          {Permits: func(*http.Request) int { return 0 }},
 		"limit":           {Permits: func(*http.Request) int { return 2 }},
@@ -182,19 +182,19 @@ func TestClientThatLeftIsNotServed(t *testing.T) {
 		b := newBlocker(t)
 		url := serve(t, capped(t, caps, httpcap.Config{Wait: time.Minute, FailOpen: true}, b.ServeHTTP))
 		first := inBackground(t.Context(), url)
-		redistest.Get(t, "the first request", b.started)
+		redistest.Get(t, "the first request", b.Started)
 		ctx, leave := context.WithCancel(t.Context())
 		second := inBackground(ctx, url)
 		captest.WantState(t, caps, 1, 1)
 		leave()
-		if a := redistest.Get(t, "the second answer", second); !isLeft(a.err) {
+		if a := redistest.Get(t, "the second answer", second); !errors.Is(a.err, context.Canceled) {
 			t.Fatalf("%v", a.err)
 		}
 		captest.WantState(t, caps, 1, 0)
-		b.release()
+		b.Release()
 		redistest.Get(t, "the first answer", first)
 		captest.WantState(t, caps, 0, 0)
-		redistest.Expect(t, len(b.started), 0, "%d more requests were served")
+		redistest.Expect(t, len(b.Started), 0, "%d more requests were served")
 	})
 }
 
@@ -202,7 +202,7 @@ func TestClientThatLeftIsNotServed(t *testing.T) {
 // ends the wait. The documentation says so.
 func TestWaitBoundsARequestWhoseBodyWasNotRead(t *testing.T) {
 	t.Parallel()
-	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
 	held := redistest.Must(caps.Acquire(t.Context(), tenant))(t)
 	refused := make(chan error, 1)
 	url := serve(t, capped(t, caps, httpcap.Config{
@@ -243,7 +243,7 @@ func TestContextEndsWithTheLease(t *testing.T) {
 }
 
 func TestClosedHandleIsUnavailable(t *testing.T) {
-	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
 	redistest.WantErr(t, caps.Close(t.Context()))
 	var seen error
 	h := capped(t, caps, httpcap.Config{Unavailable: func(w http.ResponseWriter, _ *http.Request, err error) {
@@ -256,11 +256,11 @@ func TestClosedHandleIsUnavailable(t *testing.T) {
 
 // A ctx that panics as it ends may end its request, but no process.
 func TestCtxThatEndsBadly(t *testing.T) {
-	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
 	b := newBlocker(t)
 	h := capped(t, caps, httpcap.Config{Wait: time.Minute}, b.ServeHTTP)
 	_ = inBackground(t.Context(), serve(t, h))
-	redistest.Get(t, "the first request", b.started)
+	redistest.Get(t, "the first request", b.Started)
 	ended := make(chan struct{})
 	ctx := harness.EndedBadly{Context: t.Context(), Ended: make(chan struct{}), How: func() error { panic("Err") }}
 	go func() {
@@ -271,6 +271,6 @@ func TestCtxThatEndsBadly(t *testing.T) {
 	captest.WantState(t, caps, 1, 1)
 	close(ctx.Ended)
 	redistest.Get(t, "the end of the second request", ended)
-	b.release()
+	b.Release()
 	captest.WantState(t, caps, 0, 0)
 }

@@ -2,7 +2,6 @@ package httpcap_test
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log"
 	"net/http"
@@ -83,28 +82,13 @@ func wantStatus(t *testing.T, url string, want int) answer {
 }
 
 // blocker is a handler that runs until it is told to end.
-type blocker struct {
-	started chan *http.Request
-	end     chan struct{}
-}
+type blocker struct{ *captest.Blocker }
 
-func newBlocker(t testing.TB) *blocker {
-	b := &blocker{started: make(chan *http.Request, 1000), end: make(chan struct{})}
-	t.Cleanup(b.release)
-	return b
-}
+func newBlocker(t testing.TB) blocker { return blocker{captest.NewBlocker(t)} }
 
-func (b *blocker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	b.started <- r
-	<-b.end
-	_, _ = io.WriteString(w, "done")
-}
-
-func (b *blocker) release() {
-	select {
-	case <-b.end:
-	default:
-		close(b.end)
+func (b blocker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if b.Work(r.Context()) == nil {
+		_, _ = io.WriteString(w, "done")
 	}
 }
 
@@ -114,5 +98,3 @@ func inBackground(ctx context.Context, url string) <-chan answer {
 	go func() { answers <- get(ctx, url) }()
 	return answers
 }
-
-func isLeft(err error) bool { return errors.Is(err, context.Canceled) }

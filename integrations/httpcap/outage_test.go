@@ -107,12 +107,12 @@ func TestFailOpenLetsThrough(t *testing.T) {
 			began, code := time.Now(), make(chan int, 1)
 			answers = append(answers, code)
 			go func() { code <- ask(t, h).Code }()
-			<-b.started
+			<-b.Started
 			if i > 0 {
 				redistest.AtMost(t, time.Since(began), soon, "request %d was let through after %v", i)
 			}
 		}
-		b.release()
+		b.Release()
 		for _, code := range answers {
 			redistest.Expect(t, <-code, http.StatusOK, "status %d")
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	neturl "net/url"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -106,10 +107,7 @@ func send(ctx context.Context, client *http.Client, url, kind string) error {
 	if err != nil {
 		return err
 	}
-	req.URL.RawQuery = "kind=" + map[string]string{"client leaves": "client+leaves", "never sent whole": "never+sent+whole"}[kind]
-	if req.URL.RawQuery == "kind=" {
-		req.URL.RawQuery += kind
-	}
+	req.URL.RawQuery = neturl.Values{"kind": {kind}}.Encode()
 	res, err := client.Do(req)
 	if err != nil {
 		if kind == "panic" || kind == "abort" || kind == "goexit" || kind == "never sent whole" {

@@ -23,7 +23,7 @@ func TestUploadsLeaveNoFile(t *testing.T) {
 		entries := redistest.Must(os.ReadDir(dir))(t)
 		return len(entries)
 	}
-	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
 	var outside string
 	inside := capped(t, caps, httpcap.Config{}, func(_ http.ResponseWriter, r *http.Request) {
 		redistest.NoError(t, r.ParseMultipartForm(1))
@@ -50,7 +50,7 @@ func TestUploadsLeaveNoFile(t *testing.T) {
 
 // A log outside of the cap names the route that a mux inside has found.
 func TestOuterMiddlewareSeesThePattern(t *testing.T) {
-	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /users/{id}", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /panics/{id}", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
@@ -68,17 +68,17 @@ func TestOuterMiddlewareSeesThePattern(t *testing.T) {
 
 // With the standard mux, a key of path values works where the cap wraps the route's handler.
 func TestKeyOfThePath(t *testing.T) {
-	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
 	b := newBlocker(t)
 	mux := http.NewServeMux()
 	mux.Handle("/tenants/{id}", capped(t, caps, httpcap.Config{Key: func(r *http.Request) string { return r.PathValue("id") }}, b.ServeHTTP))
 	url := serve(t, mux)
 	first := inBackground(t.Context(), url+"/tenants/acme")
-	redistest.Get(t, "the first request", b.started)
+	redistest.Get(t, "the first request", b.Started)
 	wantStatus(t, url+"/tenants/acme", http.StatusTooManyRequests)
 	other := inBackground(t.Context(), url+"/tenants/globex")
-	redistest.Get(t, "the request of another tenant", b.started)
-	b.release()
+	redistest.Get(t, "the request of another tenant", b.Started)
+	b.Release()
 	redistest.Get(t, "an answer", first)
 	redistest.Get(t, "an answer", other)
 }

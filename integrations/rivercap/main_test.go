@@ -51,17 +51,11 @@ func newDatabase(t *testing.T) (string, *pgxpool.Pool) {
 	}
 	redistest.WantErr(t, err)
 	t.Cleanup(db.Close)
-	pool := open(t, db.URL)
+	pool := redistest.Must(pgxpool.New(context.Background(), db.URL))(t)
+	t.Cleanup(pool.Close)
 	migrator := redistest.Must(rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: quiet()}))(t)
 	redistest.Must(migrator.Migrate(t.Context(), rivermigrate.DirectionUp, nil))(t)
 	return db.URL, pool
-}
-
-func open(t testing.TB, url string) *pgxpool.Pool {
-	t.Helper()
-	pool := redistest.Must(pgxpool.New(context.Background(), url))(t)
-	t.Cleanup(pool.Close)
-	return pool
 }
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
@@ -102,8 +96,7 @@ func start(t testing.TB, client *river.Client[pgxTx]) {
 
 func insert(t testing.TB, client *river.Client[pgxTx], tenant string, opts *river.InsertOpts) *rivertype.JobRow {
 	t.Helper()
-	res := redistest.Must(client.Insert(t.Context(), job{tenant}, opts))(t)
-	return res.Job
+	return redistest.Must(client.Insert(t.Context(), job{tenant}, opts))(t).Job
 }
 
 // await waits until a job is in that state.
@@ -118,6 +111,15 @@ func await(t testing.TB, client *river.Client[pgxTx], id int64, state rivertype.
 		redistest.CheckNow(t, !time.Now().After(deadline), "job %d is %s; want %s", id, row.State, state)
 		<-time.After(20 * time.Millisecond)
 	}
+}
+
+// awaitSnooze waits until a job has been snoozed.
+func awaitSnooze(t testing.TB, client *river.Client[pgxTx], id int64) {
+	t.Helper()
+	redistest.Eventually(t, "the job is snoozed", func() bool {
+		row, err := client.JobGet(t.Context(), id)
+		return err == nil && snoozed(row)
+	})
 }
 
 // snoozed reports whether a job has been snoozed.

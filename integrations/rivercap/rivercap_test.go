@@ -32,7 +32,7 @@ var once = &river.InsertOpts{MaxAttempts: 1}
 // A refusal and a lost lease lose no job, and use up no attempt.
 func TestRefusedAndLostJobs(t *testing.T) {
 	_, pool := newDatabase(t)
-	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
 	started := make(chan *river.Job[job], 10)
 	end := make(chan struct{})
 	causes := make(chan error, 1)
@@ -51,10 +51,7 @@ func TestRefusedAndLostJobs(t *testing.T) {
 	first := insert(t, client, tenant, once)
 	redistest.Get(t, "the first job", started)
 	second := insert(t, client, tenant, once)
-	redistest.Eventually(t, "the second job is snoozed", func() bool {
-		row, err := client.JobGet(t.Context(), second.ID)
-		return err == nil && snoozed(row)
-	})
+	awaitSnooze(t, client, second.ID)
 	uncapped := insert(t, client, "", once)
 	if j := redistest.Get(t, "a job without a key", started); j.ID != uncapped.ID {
 		t.Fatalf("job %d runs; want %d", j.ID, uncapped.ID)
@@ -74,7 +71,7 @@ func TestRefusedAndLostJobs(t *testing.T) {
 // The cap passes on the error of a job unchanged. A mistake in the program fails the job.
 func TestErrorsOfJobs(t *testing.T) {
 	_, pool := newDatabase(t)
-	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1, MaxHold: 200 * time.Millisecond})
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1, MaxHold: 200 * time.Millisecond})
 	client := newClient(t, pool, caps, rivercap.Config{
 		Key:     func(row *rivertype.JobRow) string { return "k-" + tenantOf(row) },
 		Permits: func(row *rivertype.JobRow) int { return 1 + strings.Count(tenantOf(row), "two") },
@@ -121,7 +118,7 @@ func TestErrorsOfJobs(t *testing.T) {
 
 // A Permits that panics takes nobody's place among those that may wait.
 func TestPermitsThatPanics(t *testing.T) {
-	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
 	broken := true
 	capped := redistest.Must(rivercap.New(caps, rivercap.Config{
 		Key: func(*rivertype.JobRow) string { return tenant },
@@ -151,25 +148,20 @@ func TestPermitsThatPanics(t *testing.T) {
 // A client that stops works the jobs that wait with Stop, and not with StopAndCancel. That uses up no attempt.
 func TestStops(t *testing.T) {
 	_, pool := newDatabase(t)
-	caps := captest.New(t, captest.Client(t), semaphore.Config{Limit: 1})
-	held, err := caps.Acquire(t.Context(), tenant)
-	redistest.WantErr(t, err)
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
+	held := redistest.Must(caps.Acquire(t.Context(), tenant))(t)
 	cfg := rivercap.Config{MaxWait: time.Minute}
 	client := newClient(t, pool, caps, cfg, 10, func(ctx context.Context, j *river.Job[job]) error { return nil })
 	start(t, client)
 	row := insert(t, client, tenant, once)
-	waiting := func() bool {
-		s, err := caps.Inspect(t.Context(), tenant)
-		return err == nil && s.Waiting == 1
-	}
-	redistest.Eventually(t, "the job waits", waiting)
+	captest.WantState(t, caps, 1, 1)
 	redistest.WantErr(t, client.StopAndCancel(t.Context()))
 	if row := await(t, client, row.ID, rivertype.JobStateAvailable); row.Attempt != 0 || len(row.Errors) != 0 {
 		t.Errorf("attempt %d, errors %v", row.Attempt, row.Errors)
 	}
 	again := newClient(t, pool, caps, cfg, 10, func(ctx context.Context, j *river.Job[job]) error { return nil })
 	start(t, again)
-	redistest.Eventually(t, "the job waits again", waiting)
+	captest.WantState(t, caps, 1, 1)
 	stopped := make(chan error, 1)
 	go func() { stopped <- again.Stop(context.Background()) }()
 	redistest.WantErr(t, held.Release())
@@ -202,10 +194,7 @@ func TestHungRedis(t *testing.T) {
 		rows = append(rows, insert(t, client, tenant, once))
 	}
 	for _, row := range rows {
-		redistest.Eventually(t, "a job is snoozed", func() bool {
-			row, err := client.JobGet(t.Context(), row.ID)
-			return err == nil && snoozed(row)
-		})
+		awaitSnooze(t, client, row.ID)
 	}
 	p.Heal()
 	for _, row := range rows {
