@@ -21,11 +21,14 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-func closes[H interface{ Close(context.Context) error }](b testing.TB, handle H, err error) H {
-	b.Helper()
-	redistest.WantErr(b, err)
-	b.Cleanup(func() { _ = handle.Close(context.Background()) })
-	return handle
+// closes has a handle closed with the benchmark: closes(mutex.New(rdb, cfg))(b).
+func closes[H interface{ Close(context.Context) error }](handle H, err error) func(testing.TB) H {
+	return func(b testing.TB) H {
+		b.Helper()
+		redistest.WantErr(b, err)
+		b.Cleanup(func() { _ = handle.Close(context.Background()) })
+		return handle
+	}
 }
 
 func locks(b testing.TB, rdb redis.UniversalClient, mod ...func(*mutex.Config)) *mutex.Mutex {
@@ -34,8 +37,7 @@ func locks(b testing.TB, rdb redis.UniversalClient, mod ...func(*mutex.Config)) 
 	for _, m := range mod {
 		m(&cfg)
 	}
-	m, err := mutex.New(rdb, cfg)
-	return closes(b, m, err)
+	return closes(mutex.New(rdb, cfg))(b)
 }
 
 func permits(b testing.TB, rdb redis.UniversalClient, limit int, mod ...func(*semaphore.Config)) *semaphore.Semaphore {
@@ -44,8 +46,7 @@ func permits(b testing.TB, rdb redis.UniversalClient, limit int, mod ...func(*se
 	for _, m := range mod {
 		m(&cfg)
 	}
-	s, err := semaphore.New(rdb, cfg)
-	return closes(b, s, err)
+	return closes(semaphore.New(rdb, cfg))(b)
 }
 
 func cache[T any](b testing.TB, rdb redis.UniversalClient, mod ...func(*singleflight.Config[T])) *singleflight.Group[T] {
@@ -54,8 +55,7 @@ func cache[T any](b testing.TB, rdb redis.UniversalClient, mod ...func(*singlefl
 	for _, m := range mod {
 		m(&cfg)
 	}
-	g, err := singleflight.New(rdb, cfg)
-	return closes(b, g, err)
+	return closes(singleflight.New(rdb, cfg))(b)
 }
 
 // contenders are goroutines of four clients of srv that want the lock of key.

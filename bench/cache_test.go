@@ -4,28 +4,19 @@ import (
 	"context"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // A hit beside a bare GET and decode of the same value: what the envelope, its checksum and the bookkeeping add.
 func BenchmarkHit(b *testing.B) {
-	for _, size := range []struct {
-		name  string
-		notes int
-	}{{"100B", 20}, {"4kB", 4000}, {"100kB", 100_000}} {
-		b.Run(size.name, func(b *testing.B) {
-			ctx := context.Background()
-			rdb := harness.Start(b).Client()
-			v := harness.Ada(size.notes)
-			g := cache[harness.User](b, rdb)
-			load := func(context.Context) (harness.User, error) { return v, nil }
-			harness.Interleave(b,
-				harness.Runner{Name: "floor", Pair: harness.BareHit(b, rdb, v)},
-				harness.Runner{Name: "hit", Pair: func() error { _, err := g.Do(ctx, "k", load); return err }},
-			)
-		})
-	}
+	harness.Hits(b, func(b *testing.B, rdb *redis.Client, v harness.User) []harness.Runner {
+		g := cache[harness.User](b, rdb)
+		load := func(context.Context) (harness.User, error) { return v, nil }
+		return []harness.Runner{{Name: "hit", Pair: func() error { _, err := g.Do(context.Background(), "k", load); return err }}}
+	})
 }
 
 // What a hit allocates.

@@ -18,15 +18,7 @@ import (
 // which is the leave that hands over and the enter of the caller that waits again. "server-B" is what the server
 // keeps of a waiter, "Go-B" what its handle and its call keep on the heap.
 func BenchmarkGrowWaiters(b *testing.B) {
-	grows(b, "waiters", []int{1, 10, 100, 1000, 10_000}, func(b *testing.B, n int) {
-		base, _, _ := waiters(b, 1)
-		grown, server, heap := waiters(b, n)
-		growth(b, base, grown)
-		if n >= 1000 { // of fewer, what else there is outweighs them
-			b.ReportMetric(server, "server-B")
-			b.ReportMetric(heap, "Go-B")
-		}
-	})
+	growsFilled(b, "waiters", []int{1, 10, 100, 1000, 10_000}, waiters)
 }
 
 type crowd struct {

@@ -68,6 +68,19 @@ func grows(b *testing.B, what string, sizes []int, run func(b *testing.B, n int)
 	}
 }
 
+// growsFilled is grows for a side of its own of each size, of which fill also tells the bytes for each one of n.
+func growsFilled(b *testing.B, what string, sizes []int, fill func(b *testing.B, n int) (_ side, server, heap float64)) {
+	grows(b, what, sizes, func(b *testing.B, n int) {
+		base, _, _ := fill(b, 1)
+		grown, server, heap := fill(b, n)
+		growth(b, base, grown)
+		if n >= 1000 { // of fewer, what else there is outweighs them
+			b.ReportMetric(server, "server-B")
+			b.ReportMetric(heap, "Go-B")
+		}
+	})
+}
+
 // A permit is taken and given back where 10 to 100,000 are held, its own included, of the same key. The others
 // are written as the library would, by handles that do nothing more. Both sides are keys of one server.
 func BenchmarkGrowHolders(b *testing.B) {
@@ -111,15 +124,7 @@ func hold(b *testing.B, rdb *redis.Client, key string, n, limit int) {
 // A lock of a free key is taken and given back by a handle that holds 1 to 100,000 others. "server-B" is all that
 // the server keeps of a lock held, its fence included, "Go-B" what the handle keeps of it on the heap.
 func BenchmarkGrowKeys(b *testing.B) {
-	grows(b, "keys", []int{1, 10, 100, 1000, 10_000, 100_000}, func(b *testing.B, n int) {
-		base, _, _ := heldKeys(b, 1)
-		grown, server, heap := heldKeys(b, n)
-		growth(b, base, grown)
-		if n >= 1000 { // of fewer, what else there is outweighs them
-			b.ReportMetric(server, "server-B")
-			b.ReportMetric(heap, "Go-B")
-		}
-	})
+	growsFilled(b, "keys", []int{1, 10, 100, 1000, 10_000, 100_000}, heldKeys)
 }
 
 func heldKeys(b *testing.B, n int) (_ side, server, heap float64) {

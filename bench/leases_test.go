@@ -92,8 +92,7 @@ func BenchmarkHeldLeases(b *testing.B) {
 
 func memory(b *testing.B, n int) {
 	srv := harness.StartOwn(b)
-	s, err := semaphore.New(srv.Client(harness.Pool(filling)), semaphore.Config{Name: "bench", Limit: n})
-	redistest.WantErr(b, err)
+	s := permits(b, srv.Client(harness.Pool(filling)), n)
 	held := make([]*semaphore.Lease, n)
 	fill(b, n, func(i int) (err error) { // everything dialled and grown that a handle needs
 		held[i], err = s.TryAcquire(context.Background(), "k")
@@ -162,7 +161,7 @@ const mutexTTL = 30 * time.Second
 
 func warmRenewals(b *testing.B, rdb *redis.Client) {
 	b.Helper()
-	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "warm", TTL: 100 * time.Millisecond}))(b)
+	m := locks(b, rdb, func(c *mutex.Config) { c.Name, c.TTL = "warm", 100*time.Millisecond })
 	l := redistest.Must(m.Lock(context.Background(), "k"))(b)
 	time.Sleep(200 * time.Millisecond)
 	redistest.WantErr(b, l.Unlock())

@@ -79,7 +79,7 @@ func BenchmarkLongLoad(b *testing.B) {
 func BenchmarkKilledLoader(b *testing.B) {
 	srv := harness.Start(b)
 	waiters := harness.Children(b, 2, "bench-loader", srv.URL())
-	state := redistest.Must(singleflight.New(srv.Client(), singleflight.Config[string]{Name: "bench", TTL: time.Hour}))(b)
+	state := cache[string](b, srv.Client())
 	successors, values := 0, 0
 	var took []time.Duration
 	for b.Loop() {
@@ -90,7 +90,9 @@ func BenchmarkKilledLoader(b *testing.B) {
 		for _, c := range waiters {
 			c.Send(key + " 10")
 		}
-		queued(b, state, key, len(waiters))
+		redistest.Eventually(b, "all wait for the load", func() bool {
+			return redistest.Must(state.Inspect(b.Context(), key))(b).Waiting == len(waiters)
+		})
 		killed := harness.Now() // by the time that Kill returns the process has been dead for a while
 		loader.Kill()
 		var loads []int64
@@ -102,21 +104,9 @@ func BenchmarkKilledLoader(b *testing.B) {
 		successors += len(loads)
 		values++
 	}
-	closed(b, state)
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(float64(successors)/float64(values), "successors")
 	b.ReportMetric(harness.Micros(harness.Percentile(took, 50))/1000, "takeover-ms")
 	b.ReportMetric(harness.Micros(harness.Percentile(took, 100))/1000, "takeover-worst-ms")
 	b.ReportMetric(harness.Micros(loadLease)/1000, "lease-ms")
-}
-
-func queued(b testing.TB, g *singleflight.Group[string], key string, n int) {
-	b.Helper()
-	for began := time.Now(); ; time.Sleep(time.Millisecond) {
-		s := redistest.Must(g.Inspect(context.Background(), key))(b)
-		if s.Waiting == n {
-			return
-		}
-		redistest.CheckNow(b, time.Since(began) <= 10*time.Second, "%d processes wait for a load; want %d", s.Waiting, n)
-	}
 }

@@ -33,8 +33,7 @@ func voters(b *testing.B, roundTrip time.Duration) (near []*redis.Client, client
 
 func quorum(b *testing.B, rdbs []redis.UniversalClient, name string) *mutex.Mutex {
 	b.Helper()
-	m, err := mutex.NewQuorum(rdbs, mutex.Config{Name: name})
-	return closes(b, m, err)
+	return closes(mutex.NewQuorum(rdbs, mutex.Config{Name: name}))(b)
 }
 
 // A lone caller takes and gives back a lock of one server, of three and of five, on the loopback and

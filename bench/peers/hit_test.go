@@ -12,21 +12,13 @@ import (
 
 // A cached value, beside a bare GET and decode of the same. All use one client.
 func BenchmarkHit(b *testing.B) {
-	for _, size := range []struct {
-		name  string
-		notes int
-	}{{"100B", 20}, {"4kB", 4000}, {"100kB", 100_000}} {
-		b.Run(size.name, func(b *testing.B) {
-			rdb := harness.Start(b).Client()
-			v := harness.Ada(size.notes)
-			harness.Interleave(b,
-				harness.Runner{Name: "floor", Pair: harness.BareHit(b, rdb, v)},
-				harness.Runner{Name: "hit", Pair: hit(b, rdb, v, "leasehold")},
-				harness.Runner{Name: "gorediscache", Pair: hit(b, rdb, v, "gorediscache")},
-				harness.Runner{Name: "rockscache", Pair: hit(b, rdb, v, "rockscache")},
-			)
-		})
-	}
+	harness.Hits(b, func(b *testing.B, rdb *redis.Client, v harness.User) []harness.Runner {
+		return []harness.Runner{
+			{Name: "hit", Pair: hit(b, rdb, v, "leasehold")},
+			{Name: "gorediscache", Pair: hit(b, rdb, v, "gorediscache")},
+			{Name: "rockscache", Pair: hit(b, rdb, v, "rockscache")},
+		}
+	})
 }
 
 // hit asks for v, which is cached when hit returns.

@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/leaseholdtest"
 )
@@ -55,9 +53,7 @@ func TestNightlyRunsOncePerNight(t *testing.T) {
 				finishedAt[day] = time.Now()
 				return nil
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			redistest.WantErr(t, err)
 			defer n.locks.Close(t.Context())
 			all.Go(func() {
 				time.Sleep(time.Duration(i) * 7 * time.Second)
@@ -74,7 +70,10 @@ func TestNightlyRunsOncePerNight(t *testing.T) {
 			})
 		}
 		time.Sleep(time.Until(night(1, 2*time.Hour+50*time.Minute)))
-		ends := outage(processes)
+		var ends []func()
+		for _, rdb := range processes {
+			ends = append(ends, leaseholdtest.Outage(rdb))
+		}
 		time.Sleep(time.Until(night(1, 4*time.Hour+10*time.Minute)))
 		for _, end := range ends {
 			end()
@@ -98,11 +97,4 @@ func TestNightlyRunsOncePerNight(t *testing.T) {
 			}
 		}
 	})
-}
-
-func outage(processes []redis.UniversalClient) (ends []func()) {
-	for _, rdb := range processes {
-		ends = append(ends, leaseholdtest.Outage(rdb))
-	}
-	return ends
 }

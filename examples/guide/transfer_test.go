@@ -24,15 +24,12 @@ func TestTransfersInBothDirections(t *testing.T) {
 				from, to = to, from
 			}
 			all.Go(func() {
-				err := transfer(t.Context(), accounts, from, to, func(context.Context, uint64, uint64) error {
+				redistest.NoError(t, transfer(t.Context(), accounts, from, to, func(context.Context, uint64, uint64) error {
 					balance[from]--
 					time.Sleep(time.Millisecond)
 					balance[to]++
 					return nil
-				})
-				if err != nil {
-					t.Error(err)
-				}
+				}))
 			})
 		}
 		all.Wait()
