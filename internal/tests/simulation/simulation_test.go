@@ -12,9 +12,7 @@ import (
 // promises holds, everybody is served in the end, and nothing is left.
 func TestSimulation(t *testing.T) {
 	if file, ok := os.LookupEnv("LEASEHOLD_SCHEDULE"); ok {
-		s := redistest.Must(parse(strings.NewReader(string(redistest.Must(os.ReadFile(file))(t)))))(t)
-		o := run(t, s)
-		redistest.Check(t, o.violation == nil, "%v", o.violation)
+		replay(t, string(redistest.Must(os.ReadFile(file))(t)))
 		return
 	}
 	walk(t, 2, plan) // .ci/run plays 500
@@ -42,46 +40,45 @@ func walk(t *testing.T, n int, plan func(seed uint64) schedule) {
 	})
 }
 
+// replay plays a schedule, given as text, in which no promise may be broken.
+func replay(t *testing.T, text string) outcome {
+	t.Helper()
+	o := run(t, redistest.Must(parse(strings.NewReader(text)))(t))
+	redistest.Check(t, o.violation == nil, "%v", o.violation)
+	return o
+}
+
 // The answer to a completion is lost for longer than the completion is remembered. Then no copy
 // of the call finds its mark, and the caller is not told that the slot is open.
 func TestCompletionIsForgottenBeforeItsAnswer(t *testing.T) {
-	s, err := parse(strings.NewReader(`2s once client=2 key=n slot=earlier hold=5.8s keep=30m0s
+	o := replay(t, `2s once client=2 key=n slot=earlier hold=5.8s keep=30m0s
 16.381955s once client=2 key=m slot=short hold=18.979ms keep=1.015s
 16.400716s lose client=2 dir=replies for=2ms silent
-`))
-	redistest.WantErr(t, err)
-	o := run(t, s)
-	redistest.Check(t, o.violation == nil, "%v", o.violation)
+`)
 	redistest.Check(t, o.tally["slots of unknown completion"] == 1, "the run came to %v, want one slot of unknown completion", o.tally)
 }
 
 // The last permits of a family with a total are given back less than 24 s before the end. So long its charges are kept.
 func TestChargesAreKeptForAWhile(t *testing.T) {
-	s, err := parse(strings.NewReader(`9m21.375648s settotal client=2 permits=4
+	replay(t, `9m21.375648s settotal client=2 permits=4
 9m22.927226s compete client=2 key=v permits=1 hold=1.904612s
 9m23.638606s compete client=1 key=u permits=3 wait=14.143262s hold=17.876376s
 9m23.970847s compete client=0 key=t permits=1 wait=1.600104s hold=116.106ms
 9m24.488544s compete client=1 key=v permits=2 hold=583.985ms
 9m25.429828s compete client=3 key=t permits=1 hold=251.102ms
-`))
-	redistest.WantErr(t, err)
-	o := run(t, s)
-	redistest.Check(t, o.violation == nil, "%v", o.violation)
+`)
 }
 
 // A caller whose turn came by another lease of its process waits for the reply to its own
 // enter until after that lease was lost. It gets another turn, not the one that is over.
 func TestTurnIsOverBeforeItsCallerKnows(t *testing.T) {
-	s, err := parse(strings.NewReader(`2m37.931826s acquire client=1 key=a permits=3 hold=8.878ms try
+	replay(t, `2m37.931826s acquire client=1 key=a permits=3 hold=8.878ms try
 3m2.121536s slow client=1 dir=replies for=535.412ms by=4.142071s
 3m2.629929s acquire client=1 key=a permits=1 hold=2.1s
 3m2.723397s acquire client=1 key=a permits=1 wait=6s hold=32.4s
 3m3.321932s lose client=1 dir=requests for=1.5s
 3m4.270487s stall client=1 for=5.7s
-`))
-	redistest.WantErr(t, err)
-	o := run(t, s)
-	redistest.Check(t, o.violation == nil, "%v", o.violation)
+`)
 }
 
 // With LocalFor a turn is over in the same step as its lease: an Extend that tells of a
