@@ -14,9 +14,7 @@ import (
 // load, and what is kept of the last ones.
 type flightModel struct {
 	base
-	revocations
-	queue, alive, aside           *cell
-	schemas, near                 *cell
+	aside, schemas, near          *cell
 	fence, value, failure, landed *cell
 }
 
@@ -74,19 +72,6 @@ func (f *flightModel) invalidated(member string, token int64) (name string, t, e
 		}
 	}
 	return "", 0, 0
-}
-
-// leaveTombstone refuses an enter that comes after its leave.
-func (f *flightModel) leaveTombstone(member string, void int64) {
-	if void > f.now {
-		f.alive.put(member, void)
-		f.alive.keep(void)
-	}
-}
-
-func (f *flightModel) unqueue(members ...string) {
-	f.queue.drop(members...)
-	f.alive.drop(members...)
 }
 
 // waiting are those who wait for a load. Where the fence was lost, those who wait
@@ -150,9 +135,8 @@ func (f *flightModel) enter(m string, ttl int64, o look) outcome {
 			}
 			f.queue.put(m, last)
 			f.alive.put(m, f.now+f.c.alive)
-			f.queue.keep(f.now + f.c.alive)
-			f.alive.keep(f.now + f.c.alive)
-			f.forget(f.queue, f.alive)
+			f.lives()
+			f.forget()
 		}
 		return outcome{ints: []int64{code, f.us, ends - f.now, last, int64(len(f.queue.scores))}}
 	}
@@ -175,8 +159,7 @@ func (f *flightModel) ask(members []string, tokens []int64) outcome {
 	if text, _, ok := strings.Cut(f.landed.text, " "); ok {
 		record, _ = strconv.ParseInt(text, 10, 64)
 	}
-	f.queue.keep(f.now + f.c.alive)
-	f.alive.keep(f.now + f.c.alive)
+	f.lives()
 	var first int64
 	var standings []int64
 	var text []string
@@ -210,7 +193,7 @@ func (f *flightModel) ask(members []string, tokens []int64) outcome {
 		}
 		standings = append(standings, state, left, token)
 	}
-	f.forget(f.queue, f.alive)
+	f.forget()
 	ints := []int64{f.us, max(0, first-f.now), int64(len(f.queue.scores))}
 	return outcome{append(ints, standings...), text}
 }
@@ -230,7 +213,7 @@ func (f *flightModel) leave(m string, void int64) outcome {
 		f.unqueue(m)
 		state = 2
 	}
-	f.leaveTombstone(m, void)
+	f.bury(m, void)
 	return outcome{ints: []int64{state, f.us}}
 }
 
@@ -244,10 +227,10 @@ func (f *flightModel) renew(m string, ttl int64, alone bool, void int64) outcome
 		}
 	}
 	if alone {
-		f.forget(f.queue, f.alive)
+		f.forget()
 		if len(f.waiting(token, current)) == 0 {
 			where.drop(name)
-			f.leaveTombstone(m, void)
+			f.bury(m, void)
 			return outcome{ints: []int64{-1}}
 		}
 	}

@@ -46,7 +46,7 @@ func (f *flightModel) land(m, token string, void int64, l landing) outcome {
 	case 2:
 		f.aside.drop(name)
 	}
-	f.leaveTombstone(m, void)
+	f.bury(m, void)
 	if state == 0 {
 		return answer(0)
 	}
@@ -57,7 +57,7 @@ func (f *flightModel) land(m, token string, void int64, l landing) outcome {
 	case l.keep > 0:
 		how = "S"
 	}
-	f.forget(f.queue, f.alive)
+	f.forget()
 	kept := how
 	if how != "S" && len(f.waiting(number, state == 1)) > 0 {
 		kept += body

@@ -11,14 +11,12 @@ import (
 type permitsModel struct {
 	noted, notedUntil int64 // the number of the last setting (µs), and the score (ms) that it got in alive
 	base
-	revocations
-	fenced       bool
-	queue, alive *cell
-	word         *cell // the last token, or the stored limit
-	done         *cell // says that the slot is complete
-	keepers      *cell // the handles that may keep leases
-	own          string
-	told         []int64 // what the reply says of the caller's other waiters
+	fenced  bool
+	word    *cell // the last token, or the stored limit
+	done    *cell // says that the slot is complete
+	keepers *cell // the handles that may keep leases
+	own     string
+	told    []int64 // what the reply says of the caller's other waiters
 }
 
 func newPermitsModel(fenced bool, c constants) *permitsModel {
@@ -90,15 +88,10 @@ func (p *permitsModel) grant(t terms, term int64) (token int64) {
 	return token
 }
 
-func (p *permitsModel) unqueue(member string) {
-	p.queue.drop(member)
-	p.alive.drop(member)
-}
-
 // tidy forgets the dead and hands on what is free.
 func (p *permitsModel) tidy() {
 	p.held.drop(p.held.order(-forever, p.now)...)
-	p.forget(p.queue, p.alive)
+	p.forget()
 	p.advance()
 }
 
@@ -229,7 +222,7 @@ func (p *permitsModel) enter(member string, o entering) []int64 {
 			p.held.keep(until)
 		} else {
 			p.held.drop(p.held.order(-forever, p.now)...)
-			p.forget(p.queue, p.alive)
+			p.forget()
 		}
 		return []int64{1, p.us, t.ttl, token, oneIf(contended), added}
 	}
@@ -252,8 +245,7 @@ func (p *permitsModel) enter(member string, o entering) []int64 {
 		p.queue.put(member, p.ticket(member))
 	}
 	p.alive.put(member, p.now+p.c.alive)
-	p.queue.keep(p.now + p.c.alive)
-	p.alive.keep(p.now + p.c.alive)
+	p.lives()
 	p.tidy()
 	if left := p.left(member); left > 0 {
 		reply, others := []int64{1, p.us, left, 0, 1, 0}, []int64(nil)
@@ -291,8 +283,7 @@ func (p *permitsModel) waitedFor() bool {
 
 func (p *permitsModel) ask(members []string) outcome {
 	p.own = parseTerms(members[0]).handle
-	p.queue.keep(p.now + p.c.alive)
-	p.alive.keep(p.now + p.c.alive)
+	p.lives()
 	for _, m := range members {
 		if p.queue.has(m) {
 			p.alive.put(m, p.now+p.c.alive)
@@ -334,15 +325,7 @@ func (p *permitsModel) leave(member string, void int64) []int64 {
 		p.unqueue(member)
 		state = 2
 	}
-	if void > p.now {
-		p.bury(member, void)
-	}
+	p.bury(member, void)
 	p.advance()
 	return append([]int64{state, p.us}, p.told...)
-}
-
-// bury leaves a tombstone.
-func (p *permitsModel) bury(member string, until int64) {
-	p.alive.put(member, until)
-	p.alive.keep(until)
 }

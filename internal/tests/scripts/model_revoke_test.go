@@ -23,13 +23,34 @@ func listedID(member string) string {
 	return protocol.ListedID(owner)
 }
 
+// takeAway is what a call of revoke comes to: 1 if it found the attempt, which then has a tombstone and, if it was
+// not revoked before, a mark; else 2 if the attempt was revoked before.
+func (b *base) takeAway(member, id, reason, what string, found bool, permits int, remains int64) int64 {
+	_, before := b.marks.fields[id]
+	if !found {
+		return 2 * oneIf(before)
+	}
+	b.bury(member, b.now+b.c.tombstone)
+	if !before {
+		b.mark(member, reason, what, permits, remains)
+	}
+	return 1
+}
+
+func leaseOrWaiter(remains int64) string {
+	if remains > 0 {
+		return "lease"
+	}
+	return "waiter"
+}
+
 // mark notes that an attempt was revoked, and hints to its process.
-func (b *base) mark(r revocations, member, reason, what string, permits int, remains int64) {
+func (b *base) mark(member, reason, what string, permits int, remains int64) {
 	id, t := listedID(member), parseTerms(member)
 	_, label, _ := strings.Cut(t.handle, "~")
-	r.audit.entries = append(r.audit.entries, auditEntry(id, what, strconv.Itoa(permits), label, strconv.FormatInt(remains, 10), reason))
-	r.marks.fields[id] = reason
-	r.audit.until, r.marks.until = b.now+b.c.markKept, b.now+b.c.markKept
+	b.audit.entries = append(b.audit.entries, auditEntry(id, what, strconv.Itoa(permits), label, strconv.FormatInt(remains, 10), reason))
+	b.marks.fields[id] = reason
+	b.audit.until, b.marks.until = b.now+b.c.markKept, b.now+b.c.markKept
 	b.publish(t.handle, fmt.Sprintf("R %d", t.seq))
 }
 
@@ -53,27 +74,10 @@ func (r revocations) unlessRevoked(member string, nothing int64, reply any) outc
 // revoke takes a lease or a place away.
 func (p *permitsModel) revoke(member, id, reason string) outcome {
 	p.own = "" // nobody's outcomes ride in the reply
-	state := int64(0)
-	_, before := p.marks.fields[id]
-	if before {
-		state = 2
-	}
-	if member != "" {
-		t := parseTerms(member)
-		remains := p.left(member)
-		p.held.drop(t.memberPermits...)
-		if waits := p.queue.drop(member) > 0; remains > 0 || waits {
-			state = 1
-			p.bury(member, p.now+p.c.tombstone)
-			if !before {
-				what := "waiter"
-				if remains > 0 {
-					what = "lease"
-				}
-				p.mark(p.revocations, member, reason, what, t.permits, remains)
-			}
-		}
-	}
+	t, remains := parseTerms(member), p.left(member)
+	p.held.drop(t.memberPermits...)
+	waits := p.queue.drop(member) > 0
+	state := p.takeAway(member, id, reason, leaseOrWaiter(remains), remains > 0 || waits, t.permits, remains)
 	if state > 0 {
 		p.tidy()
 	}
@@ -82,28 +86,16 @@ func (p *permitsModel) revoke(member, id, reason string) outcome {
 
 // revoke takes the right to load, or a place, away.
 func (f *flightModel) revoke(member, id, reason string) outcome {
-	state := int64(0)
-	_, before := f.marks.fields[id]
-	if before {
-		state = 2
-	}
-	remains := max(0, f.held.at(member)-f.now)
+	remains := f.left(member)
 	held := remains > 0
 	name, token, _ := f.invalidated(member, -1)
 	f.held.drop(member)
-	waits := f.queue.drop(member) > 0
-	if held || name != "" || waits {
-		state = 1
-		f.aside.drop(name)
-		f.leaveTombstone(member, f.now+f.c.tombstone)
-		if !before {
-			what := "load"
-			if waits {
-				what = "waiter"
-			}
-			f.mark(f.revocations, member, reason, what, 1, remains)
-		}
+	waits, what := f.queue.drop(member) > 0, "load"
+	if waits {
+		what = "waiter"
 	}
+	f.aside.drop(name)
+	state := f.takeAway(member, id, reason, what, held || name != "" || waits, 1, remains)
 	switch loader, _ := f.held.first(f.now); {
 	case held:
 		f.tell(f.last(), true, "F")

@@ -142,8 +142,9 @@ func (c *cell) String() string {
 
 // base is what the references have in common: the keys, the clock, and what a call answers beside its reply.
 type base struct {
-	cells []*cell
-	held  *cell // the first of them
+	cells              []*cell
+	held, queue, alive *cell
+	revocations
 	us    int64 // the server's clock
 	now   int64 // the same in ms
 	keyMS int64 // the clock that keys expire by; see target.moments
@@ -170,10 +171,25 @@ func (b *base) put(c *cell, text string, ms int64) { c.text, c.set, c.until = te
 func (b *base) publish(handle, text string) { b.sent = append(b.sent, handle+": "+text) }
 
 // forget drops the waiters that gave no sign of life.
-func (b *base) forget(queue, alive *cell) {
-	gone := alive.order(-forever, b.now)
-	queue.drop(gone...)
-	alive.drop(gone...)
+func (b *base) forget() { b.unqueue(b.alive.order(-forever, b.now)...) }
+
+func (b *base) unqueue(members ...string) {
+	b.queue.drop(members...)
+	b.alive.drop(members...)
+}
+
+// bury leaves a tombstone, which refuses an enter that comes after its leave.
+func (b *base) bury(member string, until int64) {
+	if until > b.now {
+		b.alive.put(member, until)
+		b.alive.keep(until)
+	}
+}
+
+// lives makes what tells of the waiters last as long as a sign of life.
+func (b *base) lives() {
+	b.queue.keep(b.now + b.c.alive)
+	b.alive.keep(b.now + b.c.alive)
 }
 
 // times are the moments (ms) at which something changes by itself.

@@ -27,8 +27,7 @@ const (
 // It is compared with them after each call, so it says also what is kept until when.
 type family struct {
 	base
-	revocations
-	places, queue, line, alive, ready, turns, limits        *cell
+	places, line, ready, turns, limits                      *cell
 	handle                                                  string // of the caller
 	callerTotal                                             int
 	told                                                    []int64 // outcomes of the caller's own waiters
@@ -205,35 +204,15 @@ func (f *family) tell(t terms, outcome int64) {
 
 // revoke takes a lease or a place away.
 func (f *family) revoke(member, id, reason string) outcome {
-	state := int64(0)
-	_, before := f.marks.fields[id]
-	if before {
-		state = 2
-	}
 	ticket, waits := f.queue.scores[member]
-	remains := f.left(member)
-	var t terms
-	if member != "" {
-		t = parseTerms(member)
-		f.held.drop(t.memberPermits...)
-		f.places.drop(t.memberPermits...)
-	}
+	remains, t := f.left(member), parseTerms(member)
+	f.held.drop(t.memberPermits...)
+	f.places.drop(t.memberPermits...)
 	f.begin("", f.callerTotal) // nobody's outcomes ride in the reply
-	if remains > 0 || waits {
-		state = 1
-		if waits {
-			f.dequeue(member, place(member, ticket))
-		}
-		f.alive.put(member, f.now+f.c.tombstone)
-		f.alive.keep(f.now + f.c.tombstone)
-		if !before {
-			what := "waiter"
-			if remains > 0 {
-				what = "lease"
-			}
-			f.mark(f.revocations, member, reason, what, t.permits, remains)
-		}
+	if waits {
+		f.dequeue(member, place(member, ticket))
 	}
+	state := f.takeAway(member, id, reason, leaseOrWaiter(remains), remains > 0 || waits, t.permits, remains)
 	if state > 0 {
 		f.purge()
 		if member != "" {

@@ -172,10 +172,7 @@ func (f *family) leave(member string, void int64) []int64 {
 		f.dequeue(member, place(member, ticket))
 		state = 2
 	}
-	if void > f.now {
-		f.alive.scores[member] = float64(void)
-		f.alive.keep(void)
-	}
+	f.bury(member, void)
 	f.purgePermits()
 	f.refresh(t.key)
 	f.advance()
