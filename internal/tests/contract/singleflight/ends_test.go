@@ -189,25 +189,24 @@ type refusal struct{}
 func (refusal) Error() string { return "ERR not this one" }
 func (refusal) RedisError()   {}
 
-// If the server refuses the result of a load, stored or not, nobody is held up.
+// If the result of a load cannot be published, stored or not, nobody is held up: a waiter elsewhere loads by itself.
 func TestRefusedPublicationHoldsNobodyUp(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, other, w := f.pair()
-		o := newOrigin(f)
-		first := fetch(f, f.Context(), g, "k", o.load)
-		l := o.next(f)
-		second := fetch(f, f.Context(), other, "k", gives("theirs"))
-		synctest.Wait()
-		w.Fail(func(name string) error {
-			if name == "load publish" {
-				return refusal{}
-			}
-			return nil
+	for what, refused := range map[string]error{"by the server": refusal{}, "on the way": errors.New("ERR not today")} {
+		subBubble(t, what, func(f *fixture) {
+			g, other, w := f.pair()
+			first, l, _ := f.loading(g, "k")
+			second := fetch(f, f.Context(), other, "k", gives("theirs"))
+			w.Fail(func(name string) error {
+				if name == "load publish" {
+					return refused
+				}
+				return nil
+			})
+			began := time.Now()
+			l.returns("ours")
+			first.wantValue("ours")
+			second.want("theirs", singleflight.Loaded)
+			redistest.AtMost(f, time.Since(began), time.Second, "the second caller waited for %v")
 		})
-		began := time.Now()
-		l.returns("ours")
-		first.wantValue("ours")
-		second.wantValue("theirs")
-		redistest.AtMost(f, time.Since(began), time.Second, "the second caller waited for %v")
-	})
+	}
 }

@@ -2,7 +2,6 @@ package singleflight
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,24 +111,4 @@ func TestRedisGoneBeforeThePublish(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A waiter elsewhere whose holder could not publish loads by itself.
-func TestWaiterOfALoadThatWasNotPublished(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, other, wire := f.pair()
-		first, l, _ := f.loading(g, "k")
-		waits := fetch(f, f.Context(), other, "k", gives("new"))
-		wire.Fail(func(name string) error {
-			if name == "load publish" {
-				return errors.New("ERR not today")
-			}
-			return nil
-		})
-		l.returns("old")
-		first.got()
-		began := time.Now()
-		waits.want("new", singleflight.Loaded)
-		redistest.AtMost(f, time.Since(began), 2*time.Second, "the lease was left to expire: it waited for %v")
-	})
 }
