@@ -169,17 +169,12 @@ func (f *failures) report(t testing.TB, what string) bool {
 func (s *site) impatient(m *mutex.Mutex, n int, patience time.Duration) (stop func()) {
 	holder := s.newMutex(s.near, time.Minute)
 	redistest.Must(holder.Lock(s.Context(), "busy"))(s)
-	done := make(chan struct{})
+	going, end := context.WithCancel(s.Context())
 	var all sync.WaitGroup
 	var gaveUp atomic.Int64
 	for range n {
 		all.Go(func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
+			for going.Err() == nil {
 				ctx, cancel := context.WithTimeout(s.Context(), patience)
 				_, err := m.Lock(ctx, "busy")
 				redistest.Check(s, err != nil && errors.Is(err, context.DeadlineExceeded), "Lock of a busy key: %v; want the error of its ctx", err)
@@ -189,7 +184,7 @@ func (s *site) impatient(m *mutex.Mutex, n int, patience time.Duration) (stop fu
 		})
 	}
 	return func() {
-		close(done)
+		end()
 		all.Wait()
 		s.Logf("%d callers gave up %d times", n, gaveUp.Load())
 	}
@@ -268,25 +263,21 @@ func TestHeldOverANarrowLink(t *testing.T) {
 		m := s.newMutex(s.far(), 6*time.Second)
 		held := s.lockMany(m, "held", either(2000, 200))
 		s.network.Limit(10_000_000 / 8)
-		done := make(chan struct{})
+		going, end := context.WithCancel(s.Context())
+		defer end()
 		var all sync.WaitGroup
 		var failed failures
 		var pairs atomic.Int64
 		for i := range either(2000, 300) {
 			all.Go(func() {
-				for {
-					select {
-					case <-done:
-						return
-					default:
-					}
+				for going.Err() == nil {
 					failed.add(pair(s.Context(), m, fmt.Sprint("own", i)))
 					pairs.Add(1)
 				}
 			})
 		}
 		time.Sleep(either(20*time.Second, 7*time.Second))
-		close(done)
+		end()
 		all.Wait()
 		failed.report(s, "Lock and Unlock")
 		s.Logf("%d pairs beside", pairs.Load())

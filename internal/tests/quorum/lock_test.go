@@ -41,17 +41,8 @@ func TestWaitersInTheirOrder(t *testing.T) {
 			if i == len(old) {
 				old = append(old, f.open())
 			}
-			m := old[i]
-			all.Go(func() {
-				l, err := m.Lock(context.Background(), "k")
-				if err != nil {
-					f.Error(err)
-					return
-				}
-				order <- i
-				redistest.NoError(f, l.Unlock())
-			})
-			f.waiting(m, "k", i+1)
+			all.Go(func() { f.tells(old[i], i, order) })
+			f.waiting(old[i], "k", i+1)
 		}
 		began := time.Now()
 		f.unlock(first)
@@ -62,6 +53,17 @@ func TestWaitersInTheirOrder(t *testing.T) {
 		}
 		redistest.AtMost(f, took, 1400*time.Millisecond, "six hand-overs took %v: some waiter was only told by its sign of life")
 	})
+}
+
+// tells takes the lock of k, says so, and gives it back.
+func (f *fleet) tells(m *mutex.Mutex, name int, order chan<- int) {
+	l, err := m.Lock(context.Background(), "k")
+	if err != nil {
+		f.Error(err)
+		return
+	}
+	order <- name
+	redistest.NoError(f, l.Unlock())
 }
 
 // waiting waits until n requests wait for key.
@@ -132,30 +134,19 @@ func TestAWaiterKeepsItsTicket(t *testing.T) {
 		held := f.lock(second, "k")
 		cut.refuse(1, true)
 		cut.refuse(2, true)
-		order := make(chan string, 2)
+		order := make(chan int, 2)
 		var all sync.WaitGroup
-		wait := func(m *mutex.Mutex, name string) {
-			all.Go(func() {
-				l, err := m.Lock(context.Background(), "k")
-				if err != nil {
-					f.Error(err)
-					return
-				}
-				order <- name
-				redistest.NoError(f, l.Unlock())
-			})
-		}
 		entered := cut.proxies[0].Count("EVALSHA")
-		wait(first, "first")
+		all.Go(func() { f.tells(first, 1, order) })
 		redistest.Eventually(f, "a request at one server", func() bool { return cut.proxies[0].Count("EVALSHA") > entered })
-		wait(second, "second")
+		all.Go(func() { f.tells(second, 2, order) })
 		f.waiting(second, "k", 1)
 		cut.refuse(1, false)
 		cut.refuse(2, false)
 		f.waiting(second, "k", 2)
 		f.unlock(held)
 		all.Wait()
-		redistest.Expect(f, <-order, "first", "the turn is that of the %s waiter")
+		redistest.Expect(f, <-order, 1, "the first turn is that of waiter %d")
 	})
 }
 

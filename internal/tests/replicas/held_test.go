@@ -125,13 +125,7 @@ func TestNoLocalTurnOnAnUnconfirmedLease(t *testing.T) {
 	failed := make(chan error, 2*waiters)
 	wait := func(m *mutex.Mutex) {
 		for range waiters {
-			go func() {
-				l, err := m.Lock(t.Context(), "k")
-				if err == nil {
-					_ = l.Unlock()
-				}
-				failed <- err
-			}()
+			go func() { failed <- turn(t, m) }()
 		}
 	}
 	wait(other)
@@ -147,6 +141,15 @@ func TestNoLocalTurnOnAnUnconfirmedLease(t *testing.T) {
 	}
 }
 
+// turn takes a lock and gives it back. It returns the error of the Lock.
+func turn(t *testing.T, m *mutex.Mutex) error {
+	l, err := m.Lock(t.Context(), "k")
+	if err == nil {
+		_ = l.Unlock()
+	}
+	return err
+}
+
 // A grant that came by a message is revoked before replicas have confirmed it. Its waiter
 // is told, and does not enter again.
 func TestRevokedBeforeItIsConfirmed(t *testing.T) {
@@ -159,13 +162,7 @@ func TestRevokedBeforeItIsConfirmed(t *testing.T) {
 	defer harness.CloseWithin(t, 10*time.Second, b)
 	held := redistest.Must(b.Lock(t.Context(), "k"))(t)
 	waiter := make(chan error, 1)
-	go func() {
-		l, err := a.Lock(t.Context(), "k")
-		if err == nil {
-			_ = l.Unlock()
-		}
-		waiter <- err
-	}()
+	go func() { waiter <- turn(t, a) }()
 	redistest.Eventually(t, "a waiter", func() bool {
 		state, err := b.Inspect(t.Context(), "k")
 		return err == nil && state.Waiting == 1

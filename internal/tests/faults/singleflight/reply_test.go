@@ -122,12 +122,7 @@ func lifeThatWaits(x *replyLoser) {
 	g, other := x.open(), x.group(x.RDB, lastingLease)
 	gate, long := make(chan struct{}), strings.Repeat("one", 2000)
 	leads := x.fetch(context.Background(), other, x.gives(long, gate))
-	harness.Until(x.TB, 10*time.Second, func() error {
-		if x.loads.Load() == 0 {
-			return errors.New("no load")
-		}
-		return nil
-	})
+	redistest.Eventually(x.TB, "a load", func() bool { return x.loads.Load() > 0 })
 	follows := x.fetch(context.Background(), g, x.gives("two", gate))
 	x.AwaitSubscription()
 	close(gate)
@@ -140,12 +135,7 @@ func lifeThatGivesUp(x *replyLoser) {
 	g, other := x.open(), x.group(x.RDB, lastingLease)
 	gate := make(chan struct{})
 	leads := x.fetch(context.Background(), other, x.gives("one", gate))
-	harness.Until(x.TB, 10*time.Second, func() error {
-		if x.loads.Load() == 0 {
-			return errors.New("no load")
-		}
-		return nil
-	})
+	redistest.Eventually(x.TB, "a load", func() bool { return x.loads.Load() > 0 })
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	follows := x.fetch(ctx, g, x.gives("two", gate))
