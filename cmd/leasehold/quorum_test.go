@@ -64,5 +64,6 @@ func TestRunBesideASilentServerOfAQuorum(t *testing.T) {
 	}
 	run("30s") // the first lock of a family needs all servers
 	servers[1].Pause()
+	run("0")
 	run("2s")
 }

@@ -87,8 +87,12 @@ func New(rdbs []redis.UniversalClient, family keys.Family) (*Family, []error) {
 
 func field(i int) string { return fmt.Sprintf("rdbs[%d]", i) }
 
-// askWithin bounds the question for the servers' run ids, when a handle is made.
-const askWithin = time.Second
+const (
+	// askWithin bounds the question for the servers' run ids, when a handle is made.
+	askWithin = time.Second
+	// othersWithin bounds it once a majority has answered, or the time that they took does if it is longer.
+	othersWithin = 100 * time.Millisecond
+)
 
 // twice returns an error for each server that is there twice. A server that does not answer in
 // time is asked again before its first vote counts.
@@ -112,8 +116,11 @@ func (f *Family) twice() (errs []error) {
 			}
 		}()
 	}
-	runs := make([]string, len(f.servers))
-	for range f.servers {
+	runs, began := make([]string, len(f.servers)), time.Now()
+	for n := range f.servers {
+		if n == f.need {
+			time.AfterFunc(max(othersWithin, time.Since(began)), cancel)
+		}
 		select {
 		case a := <-answers:
 			runs[a.i] = a.run

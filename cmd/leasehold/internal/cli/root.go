@@ -2,7 +2,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -97,12 +95,8 @@ func (a *app) with(ctx context.Context, do func(rdb redis.UniversalClient) error
 	return withCode(do(rdb))
 }
 
-// firstSight bounds how long the servers of a quorum are asked whether they are a Cluster's: the others decide
-// the lock without a silent one, so that a tool must not wait for it.
-const firstSight = 500 * time.Millisecond
-
 // dialAll makes the clients of the servers of a quorum, or, without URLs, that of the command.
-func (a *app) dialAll(ctx context.Context, urls []string) ([]redis.UniversalClient, error) {
+func (a *app) dialAll(ctx context.Context, urls []string) (all []redis.UniversalClient, err error) {
 	if len(urls) == 0 {
 		rdb, err := a.dial(ctx)
 		return []redis.UniversalClient{rdb}, err
@@ -110,23 +104,17 @@ func (a *app) dialAll(ctx context.Context, urls []string) ([]redis.UniversalClie
 	if slices.Contains(urls, "") {
 		return nil, usagef("--quorum has an empty URL")
 	}
-	ctx, cancel := context.WithTimeout(ctx, firstSight)
-	defer cancel()
-	all, errs := make([]redis.UniversalClient, len(urls)), make([]error, len(urls))
-	var dials sync.WaitGroup
-	for i, url := range urls {
-		one := *a
-		one.connect.URL = url
-		dials.Go(func() { all[i], errs[i] = one.dial(ctx) })
-	}
-	dials.Wait()
-	if err := cmp.Or(errs...); err != nil {
-		for _, rdb := range all {
-			if rdb != nil {
+	for _, url := range urls {
+		one := a.connect
+		one.URL = url
+		rdb, _, err := one.Server() // a silent one must not hold up what the others decide
+		if err != nil {
+			for _, rdb := range all {
 				_ = rdb.Close()
 			}
+			return nil, usage(err)
 		}
-		return nil, err
+		all = append(all, rdb)
 	}
 	return all, nil
 }

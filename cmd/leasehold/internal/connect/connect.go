@@ -48,35 +48,31 @@ var ErrUsage = errors.New("the settings of the connection can't be used")
 
 // Client makes a client. A single server that turns out to be a node of a Cluster is used as a Cluster.
 func (o Options) Client(ctx context.Context) (redis.UniversalClient, error) {
-	u, err := o.universal()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUsage, err)
-	}
-	rdb := redis.NewUniversalClient(u)
+	rdb, u, err := o.Server()
 	if single, ok := rdb.(*redis.Client); ok && u.MasterName == "" && inCluster(ctx, single) {
 		_ = rdb.Close()
 		u.IsClusterMode = true
 		return redis.NewUniversalClient(u), nil
 	}
-	return rdb, nil
+	return rdb, err
+}
+
+// Server makes a client, and asks nothing.
+func (o Options) Server() (redis.UniversalClient, *redis.UniversalOptions, error) {
+	u, err := o.universal()
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrUsage, err)
+	}
+	return redis.NewUniversalClient(u), u, nil
 }
 
 // inCluster asks a server whether it is a node of a Cluster: HELLO without arguments
-// changes nothing, and every user may call it. A call that is under way does not heed its ctx.
+// changes nothing, and every user may call it.
 func inCluster(ctx context.Context, rdb *redis.Client) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	is := make(chan bool, 1)
-	go func() {
-		hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
-		is <- rdb.Process(ctx, hello) == nil && hello.Val()["mode"] == "cluster"
-	}()
-	select {
-	case is := <-is:
-		return is
-	case <-ctx.Done():
-		return false
-	}
+	hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
+	return rdb.Process(ctx, hello) == nil && hello.Val()["mode"] == "cluster"
 }
 
 // universal reads everything into the client library's options.

@@ -54,7 +54,7 @@ func (f *family) close(o Options) {
 		return
 	}
 	bound := closeBound
-	if o.Wait == 0 {
+	if o.Wait == 0 || o.Quorum { // what servers that are silent know ends by itself
 		bound = giveUp
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
