@@ -132,7 +132,7 @@ func TestSetLimitSaysWhatItChanged(t *testing.T) {
 // The command that goes back names the key as a shell takes it.
 func TestSetLimitSaysTheKeyAsItIs(t *testing.T) {
 	_, url := mini(t)
-	for key, quoted := range map[string]string{`a\b`: `'a\b'`, `it's`: `'it'\''s'`, "a/b": "a/b", "\x1b": `'\x1b'`} {
+	for key, quoted := range map[string]string{`a\b`: `'a\b'`, `it's`: `'it'\''s'`, "a/b": "a/b", "\x1b'\\": `$'\x1b\'\\'`} {
 		ok(t, url, "--key "+quoted+" 0\n", "set-limit", "--semaphore", "n", "--key", key, "3")
 	}
 }

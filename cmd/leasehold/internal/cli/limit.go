@@ -167,5 +167,9 @@ func quoted(name string) string {
 	}) < 0 {
 		return name
 	}
-	return "'" + strings.ReplaceAll(text.Safe(name), "'", `'\''`) + "'"
+	safe := text.Safe(name)
+	if strings.ReplaceAll(name, `\`, `\\`) == safe {
+		return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+	}
+	return "$'" + strings.ReplaceAll(safe, "'", `\'`) + "'" // bash and zsh read the escapes
 }
