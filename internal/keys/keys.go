@@ -96,6 +96,22 @@ func (f Family) Together() Resource {
 // Part returns the Redis key of one part of the resource: "holders", "queue" and so on.
 func (r Resource) Part(part string) string { return r.base + part }
 
+// Parts returns several of these keys as words of a call. They share one piece of memory.
+func (r Resource) Parts(parts ...string) []any {
+	var b strings.Builder
+	b.Grow(len(parts) * (len(r.base) + len("holders")))
+	for _, part := range parts {
+		b.WriteString(r.base)
+		b.WriteString(part)
+	}
+	all, text := make([]any, len(parts)), b.String()
+	for i, part := range parts {
+		n := len(r.base) + len(part)
+		all[i], text = text[:n], text[n:]
+	}
+	return all
+}
+
 // Beside returns the Redis key of another part of the resource that has this Redis key.
 func Beside(key, part string) string { return key[:strings.LastIndexByte(key, ':')+1] + part }
 

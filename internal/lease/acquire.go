@@ -53,7 +53,7 @@ func (m *Manager) Acquire(ctx context.Context, of Attempt, into *Lease) (answer 
 	}
 	defer m.done()
 	into.check()
-	c := caller{m: m, ctx: ctx, at: m.newAttempt(res, of)}
+	c := caller{m: m, ctx: ctx, of: of, at: m.newAttempt(res, of)}
 	if m.cfg.MaxWait > 0 && of.Wait && !of.NoMaxWait && (of.Turns == nil || of.Own) {
 		limit := time.NewTimer(m.cfg.MaxWait)
 		defer limit.Stop()
@@ -96,6 +96,7 @@ func (c *caller) unlessClosed(into *Lease, err error) error {
 type caller struct {
 	m        *Manager
 	ctx      context.Context
+	of       Attempt // its Seat is nil once an enter has used it
 	at       *attempt
 	maxWait  <-chan time.Time // fires when MaxWait is over; nil: no bound
 	enter    *enter           // the last one, if another goroutine has made its round trip
@@ -158,7 +159,7 @@ func (c *caller) look(into *Lease) (isQueued bool, answer any, err error) {
 		if do == life.LookTake && m.closed {
 			do = life.LookWait // and hear that the handle is closed
 		} else if do == life.LookTake {
-			into.begin(c.ctx, at, now)
+			into.begin(c, now)
 		}
 		if at.wake == nil && (do == life.LookWait || do == life.LookPause) {
 			at.wake = make(chan struct{}, 1)
@@ -173,7 +174,7 @@ func (c *caller) look(into *Lease) (isQueued bool, answer any, err error) {
 		m.mu.Unlock()
 		end.tell()
 		if becameQueued {
-			if !at.Wait {
+			if !c.of.Wait {
 				c.maxWait = time.After(kept.await())
 			} else if err := c.mayWait(); err != nil {
 				c.leave()
@@ -214,31 +215,31 @@ func (c *caller) look(into *Lease) (isQueued bool, answer any, err error) {
 // permits that are given back only after it has returned.
 func (c *caller) mayWait() error {
 	m, at := c.m, c.at
-	if at.Turns != nil && !at.Own {
+	if at.turns != nil && !at.own {
 		return nil
 	}
 	ofAll := nested.Permits(c.ctx, m, "")
 	if ofAll == 0 {
 		return nil
 	}
-	ofKey := nested.Permits(c.ctx, m, at.Key)
+	ofKey := nested.Permits(c.ctx, m, at.key)
 	m.mu.Lock()
 	state := at.seen()
 	m.mu.Unlock()
 	const text = "ctx descends from a lease of this %s, for which the call would wait: it asks for %d, that lease holds %d, and the %s is %d"
 	switch {
 	case state == nil:
-	case ofKey > 0 && ofKey+at.Permits > state.Limit:
-		return c.fail(keys.Invalid(text, "key", at.Permits, ofKey, "limit", state.Limit))
-	case state.Total > 0 && ofAll+at.Permits > state.Total:
-		return c.fail(keys.Invalid(text, "family", at.Permits, ofAll, "total", state.Total))
+	case ofKey > 0 && ofKey+at.permits > state.Limit:
+		return c.fail(keys.Invalid(text, "key", at.permits, ofKey, "limit", state.Limit))
+	case state.Total > 0 && ofAll+at.permits > state.Total:
+		return c.fail(keys.Invalid(text, "family", at.permits, ofAll, "total", state.Total))
 	}
 	return nil
 }
 
 func (c *caller) onWait() {
-	if c.at.OnWait != nil {
-		c.at.OnWait()
+	if c.of.OnWait != nil {
+		c.of.OnWait()
 	}
 }
 
@@ -273,7 +274,7 @@ func (c *caller) end(ev event) error {
 	if cause != nil && (fails > 0 || time.Since(c.asked) > life.Silence) {
 		silent = true
 	}
-	if state != nil && !at.Wait { // a try that awaits kept permits does not count as a waiter
+	if state != nil && !c.of.Wait { // a try that awaits kept permits does not count as a waiter
 		others := *state
 		others.Waiting = max(0, others.Waiting-1)
 		state = &others
@@ -316,9 +317,8 @@ func (c *caller) hear() (answer any, err error) {
 	if c.restarts++; c.restarts >= life.MaxRestarts {
 		return nil, c.fail(leasehold.ErrUnavailable, errors.New("the keys do not fit together, or replies come too late"))
 	}
-	next := at.Attempt
-	next.Seat = nil
-	c.at = m.newAttempt(at.res, next)
+	c.of.Seat = nil
+	c.at = m.newAttempt(at.res, c.of)
 	c.at.ticket, c.was = at.ticket, life.Entering
 	return nil, nil
 }
@@ -328,7 +328,7 @@ func (c *caller) onAnswer(r *protocol.Result) (answer any, err error) {
 	case life.Answered:
 		return r.Answer, nil
 	case life.TooMany:
-		return nil, c.fail(keys.Invalid("asks for %d permits; the limit is %d", c.at.Permits, r.Limit))
+		return nil, c.fail(keys.Invalid("asks for %d permits; the limit is %d", c.at.permits, r.Limit))
 	case life.QueueFull:
 		return nil, c.fail(leasehold.ErrQueueFull, c.m.busyError(*r.State))
 	case life.Busy:
@@ -337,4 +337,4 @@ func (c *caller) onAnswer(r *protocol.Result) (answer any, err error) {
 	return nil, c.fail(leasehold.ErrUnavailable, r.Err) // a foreign value
 }
 
-func (c *caller) fail(errs ...error) error { return c.m.fail(c.at.Op, c.at.res.Label(), errs...) }
+func (c *caller) fail(errs ...error) error { return c.m.fail(c.of.Op, c.at.res.Label(), errs...) }

@@ -24,7 +24,11 @@ type attempt struct {
 	res protocol.Resource
 	req protocol.Request
 	seq uint64
-	Attempt
+
+	key               string // this and the next three are its Attempt's
+	permits           int
+	turns             Turns
+	own, keeps, quiet bool
 
 	entry schedule.Entry // guarded by the schedule
 
@@ -63,7 +67,9 @@ var (
 // newAttempt makes an attempt with an owner id of its own, so that the scripts do not mistake
 // it for an earlier one.
 func (m *Manager) newAttempt(res protocol.Resource, of Attempt) *attempt {
-	a := &attempt{m: m, res: res, seq: m.seq.Add(1), Attempt: of}
+	a := &attempt{
+		m: m, res: res, seq: m.seq.Add(1), key: of.Key, permits: of.Permits, turns: of.Turns, own: of.Own, keeps: of.Keeps, quiet: of.Quiet,
+	}
 	a.life = life.New(life.Options{
 		TTL: m.cfg.TTL, MaxHold: m.cfg.MaxHold, Waits: of.Wait, FailsFast: m.cfg.FailsFast, Confirms: m.replicated(), Dice: rand.Uint32() | 1,
 	})
@@ -221,9 +227,9 @@ func (a *attempt) ended(r *protocol.Result) endedLease {
 	if !a.life.Idle { // else nobody used it, so nobody was harmed
 		a.tellEnded(a.why, true)
 	}
-	if a.Turns != nil && a.life.Ending != life.ByHolder {
+	if a.turns != nil && a.life.Ending != life.ByHolder {
 		a.m.running++
-		a.m.spawn(a.Turns.LeaseEnded)
+		a.m.spawn(a.turns.LeaseEnded)
 	}
 	if a.cancel == nil {
 		return endedLease{}

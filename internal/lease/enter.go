@@ -22,14 +22,14 @@ type enter struct {
 // show.
 func (c *caller) prepare(us int64) *enter {
 	at := c.at
-	e := &enter{at: at, seat: at.Seat, made: time.Now(), void: us + life.VoidAfter.Microseconds()}
-	o := protocol.EnterOptions{VoidAfter: &e.void, Wait: at.Wait, Ticket: at.ticket, MaxWaiters: c.m.cfg.MaxWaiters, AwaitsKept: at.AwaitsKept}
+	e := &enter{at: at, seat: c.of.Seat, made: time.Now(), void: us + life.VoidAfter.Microseconds()}
+	o := protocol.EnterOptions{VoidAfter: &e.void, Wait: c.of.Wait, Ticket: at.ticket, MaxWaiters: c.m.cfg.MaxWaiters, AwaitsKept: c.of.AwaitsKept}
 	if at.ticket != 0 || c.again {
 		o.MaxWaiters = 0 // it has a place in the queue already
 	}
 	e.call = at.req.Enter(o)
 	e.call.Confirm, e.call.Void, e.call.VoidAfter = c.m.confirm, &e.void, life.VoidAfter
-	at.Seat = nil // only the first enter uses the seat
+	c.of.Seat = nil // only the first enter uses the seat
 	return e
 }
 
@@ -49,8 +49,8 @@ func (c *caller) send() event {
 		}
 		return ev
 	}
-	if at.BeforeEnter != nil {
-		at.BeforeEnter()
+	if c.of.BeforeEnter != nil {
+		c.of.BeforeEnter()
 	}
 	m.mu.Lock()
 	sends := at.life.Send()
@@ -62,7 +62,7 @@ func (c *caller) send() event {
 		return answered // a grant came meanwhile
 	}
 	e := c.prepare(us)
-	if c.ctx.Done() == nil && c.maxWait == nil && at.Seat == nil {
+	if c.ctx.Done() == nil && c.maxWait == nil && e.seat == nil {
 		// Nothing can end the call early, so save the switch to another goroutine.
 		ints, err := []int64(nil), errNoAnswer // stays if a hook ends this one
 		defer func() { e.onDone(ints, err) }()
@@ -162,12 +162,12 @@ func (e *enter) onDone(ints []int64, err error) {
 		case was != life.Entering:
 		case at.life.State == life.Waiting:
 			at.join(&r, sent, got)
-			if at.AwaitsKept {
+			if !at.life.Waits { // it awaits kept permits
 				at.kept = &kept{trip: got - sent}
 			}
 		case at.life.State == life.Holding:
 			at.byEnter = true
-			if at.Keeps {
+			if at.keeps {
 				at.kept = &kept{grant: Grant{Sent: sentAt, Keepable: !r.Contended && at.ticket == 0, Added: r.Added}}
 			}
 		}

@@ -22,7 +22,7 @@ func (m *Manager) Events() *report.Reporter { return m.events }
 // isHold reports whether the acquisition and the hold of the lease are events. With turns, each of
 // them is a hold.
 func (a *attempt) isHold() bool {
-	return !a.m.cfg.OwnEvents && (a.Turns == nil || a.Own && !a.turned) && !a.Quiet
+	return !a.m.cfg.OwnEvents && (a.turns == nil || a.own && !a.turned) && !a.quiet
 }
 
 // tellAcquired tells of the outcome of an acquisition that began at began.
@@ -30,7 +30,7 @@ func (a *attempt) tellAcquired(ctx context.Context, began time.Time, answer any,
 	if a.m.events == nil || !a.isHold() {
 		return
 	}
-	e := report.Acquired(ctx, a.Permits, a.ticket != 0, began, err)
+	e := report.Acquired(ctx, a.permits, a.ticket != 0, began, err)
 	if answer != nil {
 		e.Outcome = leasehold.OutcomeComplete
 	}
@@ -49,7 +49,7 @@ func (m *Manager) Report(ctx context.Context, a Attempt, l *Lease, began time.Ti
 		if l.a.why != nil {
 			return l.a.fail("hold")
 		}
-		l.a.Quiet = false
+		l.a.quiet = false
 	}
 	m.events.Tell(report.Acquired(ctx, a.Permits, waited, began, err))
 	return nil
@@ -76,7 +76,7 @@ func (a *attempt) tellEnded(why error, inHand bool) {
 		events.Tell(leasehold.Event{Kind: leasehold.EventLeaseEnded, Outcome: outcome})
 	}
 	if a.isHold() && (inHand || !lost) {
-		events.Tell(report.Ended(a.Permits, a.m.now()-a.grantAt, why))
+		events.Tell(report.Ended(a.permits, a.m.now()-a.grantAt, why))
 	}
 	if lost {
 		events.Log(slog.LevelWarn, "a lease ended before it was given back; its holder has to stop, since another may hold it now", append(a.logged(), slog.String("cause", outcome))...)

@@ -309,7 +309,7 @@ func (m *Manager) Waits(key string) bool {
 	defer m.mu.Unlock()
 	if g := m.groups[res.FirstKey()]; g != nil {
 		for _, a := range g.waiters {
-			if a.Key == key {
+			if a.key == key {
 				return true
 			}
 		}

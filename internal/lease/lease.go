@@ -15,11 +15,9 @@ import (
 // A Lease is one thing held: permits of a key, or a lock. Acquire fills it in in place, so
 // that the types of the packages embed it without another allocation.
 type Lease struct {
-	self   *Lease // differs from the address of a copy
 	a      *attempt
-	parent nested.Hold     // of Context
+	parent nested.Hold     // of Context; By differs from the address of a copy
 	ctx    context.Context // nil: nobody has asked for it; guarded by the manager's lock
-	seat   *call.Seat      // of its leave; nil: none. Only its Release uses it
 }
 
 // check panics if the lease is held already.
@@ -32,20 +30,20 @@ func (l *Lease) check() {
 // acquired panics if l is the zero value, or a copy: the end of a lease ends the Context that it
 // made, and not one that a copy made.
 func (l *Lease) acquired(op string) {
-	if l.self != l {
+	if l.parent.By != l {
 		panic("leasehold: " + op + " of a lease that was not acquired, or of a copy of one: pass the pointer on")
 	}
 }
 
-// begin makes l the lease of a granted attempt. ctx is that of the acquiring call. Called with
-// the manager's lock.
-func (l *Lease) begin(ctx context.Context, a *attempt, now life.Moment) {
-	if a.Parent != nil {
-		ctx = a.Parent
+// begin makes l the lease of the caller's granted attempt. Called with the manager's lock.
+func (l *Lease) begin(c *caller, now life.Moment) {
+	a, ctx := c.at, c.ctx
+	if c.of.Parent != nil {
+		ctx = c.of.Parent
 	}
 	a.lastState = nil // only a waiter tells of it
 	a.life.Take(now)
-	l.self, l.a, l.parent = l, a, nested.Hold{Calm: nested.Calm{Context: ctx}, By: l}
+	l.a, l.parent = a, nested.Hold{Calm: nested.Calm{Context: ctx}, By: l}
 }
 
 // GiveBack gives the lease back in the background.
@@ -144,7 +142,7 @@ func (l *Lease) HeldAt(now time.Time) bool {
 }
 
 // Key returns the key as the caller wrote it.
-func (l *Lease) Key() string { return l.a.Key }
+func (l *Lease) Key() string { return l.a.key }
 
 // Token returns the fencing token, or 0 if there is none.
 func (l *Lease) Token() uint64 { return l.a.token }
@@ -179,7 +177,7 @@ func Above(ctx context.Context) *Lease {
 // PermitsOf implements [nested.Hold].
 func (l *Lease) PermitsOf(handle any, key string) int {
 	m := l.a.m
-	if handle != any(m) || key != "" && l.a.Key != key {
+	if handle != any(m) || key != "" && l.a.key != key {
 		return 0
 	}
 	m.mu.Lock()
@@ -187,7 +185,7 @@ func (l *Lease) PermitsOf(handle any, key string) int {
 	if l.a.life.State != life.Holding {
 		return 0
 	}
-	return l.a.Permits
+	return l.a.permits
 }
 
 // Held returns nil while the lease is held. Afterwards it returns an error of the operation op

@@ -12,23 +12,23 @@ import (
 )
 
 // Release gives the lease back. op is the package's name for that.
-func (l *Lease) Release(op string) error { return l.release(op, nil) }
+func (l *Lease) Release(op string) error { return l.release(op, nil, nil) }
 
 // ReleaseTogether is Release together with the other calls of a batch. Each lease of the batch
 // is released by a goroutine of its own.
 func (l *Lease) ReleaseTogether(op string, seat *call.Seat) error {
 	defer seat.Leave()
-	l.seat = seat
-	return l.release(op, nil)
+	return l.release(op, seat, nil)
 }
 
 // Complete is Release by a leave that also stores a result, if the lease is still held there.
 // mark makes the request prepare such leaves. Complete calls it once it is certain that the
 // holder had not lost the lease: no leave of a lost lease may store anything. A nil error says
 // that the result is stored. If Close ended the lease, the error matches leasehold.ErrClosed.
-func (l *Lease) Complete(op string, mark func()) error { return l.release(op, mark) }
+func (l *Lease) Complete(op string, mark func()) error { return l.release(op, nil, mark) }
 
-func (l *Lease) release(op string, mark func()) error {
+// release sends the leave by its seat, if it has one.
+func (l *Lease) release(op string, seat *call.Seat, mark func()) error {
 	l.acquired(op)
 	m := l.a.m
 	defer m.events.Observed()
@@ -42,10 +42,14 @@ func (l *Lease) release(op string, mark func()) error {
 		l.a.m.mu.Lock()
 		c := l.a.leaveCall()
 		l.a.m.mu.Unlock()
+		do := m.client.Do // while the server answers, the leave waits in its queue
+		if seat != nil {
+			do = func(ctx context.Context, c *call.Call) ([]int64, error) { return seat.Do(ctx, m.single, c) }
+		}
 		ints, err := []int64(nil), errNoAnswer // stays if a hook ends the goroutine
 		func() {
 			defer func() { l.a.onLeft(c, ints, err) }()
-			ints, err = l.send(c)
+			ints, err = do(context.Background(), c)
 		}()
 	}
 	return l.a.awaitLeave(op)
@@ -74,7 +78,7 @@ func (l *Lease) end(op string, mark func()) error {
 	told = true
 	switch was {
 	case life.Holding:
-		if !a.Keeps { // else each turn is added
+		if !a.keeps { // else each turn is added
 			m.holds.add(m.now() - a.grantAt)
 		}
 		return nil
@@ -86,15 +90,6 @@ func (l *Lease) end(op string, mark func()) error {
 		return a.fail(op)
 	}
 	return m.fail(op, a.res.Label(), leasehold.ErrReleased)
-}
-
-// send sends a leave, by the lease's seat if it has one.
-func (l *Lease) send(c *call.Call) ([]int64, error) {
-	if seat := l.seat; seat != nil {
-		l.seat = nil
-		return seat.Do(context.Background(), l.a.m.single, c)
-	}
-	return l.a.m.client.Do(context.Background(), c) // while the server answers, it waits in its queue
 }
 
 // notLeft notes that no leave was sent, because the server is known to be away. The schedule

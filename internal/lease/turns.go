@@ -30,7 +30,7 @@ func (m *Manager) Enter(ctx context.Context, of Attempt, maxWait <-chan time.Tim
 	if err != nil {
 		return nil, err
 	}
-	c := caller{m: m, ctx: ctx, at: m.newAttempt(res, of), maxWait: maxWait, stops: true}
+	c := caller{m: m, ctx: ctx, of: of, at: m.newAttempt(res, of), maxWait: maxWait, stops: true}
 	return c.untilQueued(into)
 }
 
@@ -91,7 +91,7 @@ func (l *Lease) GiveBackAndEnter(ctx context.Context, op string, of Attempt, int
 		onLeft(l.Release(op))
 		return nil, err
 	}
-	c := &caller{m: m, ctx: ctx, at: m.newAttempt(res, of), stops: true, again: true}
+	c := &caller{m: m, ctx: ctx, of: of, at: m.newAttempt(res, of), stops: true, again: true}
 	us, clock := m.client.Now(res.FirstKey())
 	if clock != nil || m.client.Away(res.FirstKey()) {
 		// The enter may have to wait, because the clock of this server is not known (any more),

@@ -56,7 +56,7 @@ func NewResource(r keys.Resource, fenced, keeps bool) *Resource {
 	}
 	res := &Resource{
 		label: r.Label, fenced: fenced,
-		keys: [4]any{r.Part("holders"), r.Part("queue"), r.Part("alive"), r.Part(last)},
+		keys: [4]any(r.Parts("holders", "queue", "alive", last)),
 	}
 	if keeps {
 		keepers := r.Part("keepers")

@@ -40,6 +40,7 @@ type Sender interface {
 // A Loop is a schedule with a goroutine that lives while something is scheduled.
 type Loop struct {
 	sender Sender
+	born   time.Time
 	wake   chan struct{}
 
 	mu      sync.Mutex // a leaf: while it is held, nothing else is locked or called
@@ -56,13 +57,15 @@ type Loop struct {
 }
 
 // New makes a Loop that sends with sender.
-func New(sender Sender) *Loop { return &Loop{sender: sender, wake: make(chan struct{}, 1)} }
+func New(sender Sender) *Loop {
+	return &Loop{sender: sender, born: time.Now(), wake: make(chan struct{}, 1)}
+}
 
 // Put schedules task for the time at, or moves it there. e is the task's own entry.
 func (l *Loop) Put(e *Entry, task Task, at time.Time, slack time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.task, e.at, e.slack = task, at, slack
+	e.task, e.at, e.slack = task, at.Sub(l.born), slack
 	e.changes++
 	l.entries.put(e)
 	if !l.running {
@@ -98,7 +101,7 @@ func (l *Loop) Close() {
 	l.closing, l.closedDuringDue = true, true
 	l.idleTill = time.Time{}
 	for _, e := range l.entries {
-		e.at = time.Time{}
+		e.at = 0
 	}
 	l.wakeBy(time.Time{})
 	l.mu.Unlock()
@@ -135,7 +138,7 @@ func (l *Loop) run() {
 		l.mu.Lock()
 		switch {
 		case len(l.entries) > 0:
-			l.wakeAt = l.entries[0].at
+			l.wakeAt = l.born.Add(l.entries[0].at)
 		case now.Before(l.idleTill) || len(calls) > 0:
 			l.wakeAt = l.idleTill
 		default:
@@ -176,14 +179,14 @@ func (l *Loop) due(now time.Time) (calls []*call.Call) {
 // next takes the entry that is due first out of the schedule. It also returns the entry's
 // task, because a Put may change that from then on. It returns nil if no entry is due. If
 // something is sent anyway, an entry within its slack counts as due.
-func (l *Loop) next(now time.Time, sending bool) (e *Entry, task Task, changes int) {
+func (l *Loop) next(now time.Time, sending bool) (e *Entry, task Task, changes uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.entries) == 0 {
 		return nil, nil, 0
 	}
 	e = l.entries[0]
-	if e.at.After(now) && (!sending || e.at.Add(-e.slack).After(now)) {
+	if left := e.at - now.Sub(l.born); left > 0 && (!sending || left > e.slack) {
 		return nil, nil, 0
 	}
 	l.entries.take(e)
@@ -193,15 +196,15 @@ func (l *Loop) next(now time.Time, sending bool) (e *Entry, task Task, changes i
 
 // reschedule puts an entry back as its task asked, unless it was put or removed in the
 // meantime.
-func (l *Loop) reschedule(e *Entry, changes int, now, next time.Time, slack time.Duration) {
+func (l *Loop) reschedule(e *Entry, changes uint32, now, next time.Time, slack time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.changes == changes && !next.IsZero() {
 		// Never at once: a task that returns such a time would keep the goroutine busy.
-		if e.at = next; !next.After(now) || l.closedDuringDue {
-			e.at = now.Add(time.Millisecond)
+		if !next.After(now) || l.closedDuringDue {
+			next = now.Add(time.Millisecond)
 		}
-		e.slack = min(slack, e.at.Sub(now)/2)
+		e.at, e.slack = next.Sub(l.born), min(slack, next.Sub(now)/2)
 		l.entries.put(e)
 	}
 	if len(l.entries) == 0 {
@@ -213,10 +216,10 @@ func (l *Loop) reschedule(e *Entry, changes int, now, next time.Time, slack time
 // is not scheduled.
 type Entry struct {
 	task    Task
-	at      time.Time
+	at      time.Duration // since the birth of the Loop
 	slack   time.Duration
-	index   int // in the heap, plus one; 0: not scheduled
-	changes int // number of Puts and Removes so far
+	index   int32  // in the heap, plus one; 0: not scheduled
+	changes uint32 // number of Puts and Removes so far
 }
 
 // entries is a heap ordered by due time. Each entry knows its index, so that one of ten
@@ -224,15 +227,15 @@ type Entry struct {
 type entries []*Entry
 
 func (s entries) Len() int           { return len(s) }
-func (s entries) Less(i, j int) bool { return s[i].at.Before(s[j].at) }
+func (s entries) Less(i, j int) bool { return s[i].at < s[j].at }
 func (s entries) Swap(i, j int) {
 	s[i], s[j] = s[j], s[i]
-	s[i].index, s[j].index = i+1, j+1
+	s[i].index, s[j].index = int32(i+1), int32(j+1)
 }
 
 func (s *entries) Push(e any) {
 	*s = append(*s, e.(*Entry))
-	e.(*Entry).index = len(*s)
+	e.(*Entry).index = int32(len(*s))
 }
 
 func (s *entries) Pop() any {
@@ -249,12 +252,12 @@ func (s *entries) put(e *Entry) {
 		heap.Push(s, e)
 		return
 	}
-	heap.Fix(s, e.index-1)
+	heap.Fix(s, int(e.index-1))
 }
 
 // take removes e.
 func (s *entries) take(e *Entry) {
 	if e.index != 0 {
-		heap.Remove(s, e.index-1)
+		heap.Remove(s, int(e.index-1))
 	}
 }

@@ -40,11 +40,9 @@ var parts = [8]string{"holders", "places", "queue", "line", "alive", "ready", "t
 // configured. maxWaitersTotal bounds the waiters of all keys together; 0: no bound.
 func NewFamily(f keys.Family, total, maxWaitersTotal int) *Family {
 	r := f.Together()
-	t := &Family{family: f, label: r.Label, total: total, maxWaiters: strconv.Itoa(maxWaitersTotal)}
-	for i, part := range parts {
-		t.keys[i] = r.Part(part)
+	return &Family{
+		family: f, label: r.Label, total: total, maxWaiters: strconv.Itoa(maxWaitersTotal), keys: [8]any(r.Parts(parts[:]...)),
 	}
-	return t
 }
 
 // Resource returns the Resource of key.

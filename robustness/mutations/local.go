@@ -20,7 +20,7 @@ var localTurns = []mutation{
 	cut("a turn that was lost before its caller knew of it is not handed out", "internal/localturns/localturns.go", "./internal/tests/contract/semaphore", "TestATurnThatIsOver",
 		"	if t.cond != lost {", "	if true {"),
 	cut("a lease that the server forgot serves no more turns", "internal/lease/attempt.go", localTests, "TestTurnsEndAfter|TestALostLease",
-		"if a.Turns != nil && a.life.Ending != life.ByHolder {", "if false {"),
+		"if a.turns != nil && a.life.Ending != life.ByHolder {", "if false {"),
 	cut("an unlock that enters again tells why its lease is gone", "internal/lease/turns.go", localTests, "TestUnlockOfARevokedTurn",
 		"\tonLeft(l.a.awaitLeave(op))\n",
 		"\tleft := l.a.awaitLeave(op)\n\tif left != nil {\n\t\tleft = m.fail(op, res.Label(), leasehold.ErrLost, errGone)\n\t}\n\tonLeft(left)\n"),
