@@ -172,7 +172,7 @@ func await[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (
 }
 
 func (g *Guard) fail(op string, r keys.Resource, errs ...error) error {
-	label := r.Label
+	label := r.Label()
 	if label == "" {
 		label = keys.Escape(g.family.Name)
 	}

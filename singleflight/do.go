@@ -60,12 +60,12 @@ func (g *Group[T]) fetch(ctx context.Context, op, key string, load func(ctx cont
 		return Result[T]{}, err
 	}
 	if g.closed.Load() {
-		return Result[T]{}, call.Fail(pkg, op, t.Label, leasehold.ErrClosed)
+		return Result[T]{}, call.Fail(pkg, op, t.Label(), leasehold.ErrClosed)
 	}
 	if above != nil {
 		if above.IsOwnKey(g.loadedKey(t)) {
 			g.returned(began, 0, []error{ErrLoadCycle})
-			return Result[T]{}, call.Fail(pkg, op, t.Label, ErrLoadCycle)
+			return Result[T]{}, call.Fail(pkg, op, t.Label(), ErrLoadCycle)
 		}
 		seen, inMemory = g.inMemory(ctx, key)
 	}
@@ -83,7 +83,7 @@ func (g *Group[T]) fetch(ctx context.Context, op, key string, load func(ctx cont
 		seen = got
 	}
 	if seen.errs != nil {
-		return Result[T]{}, call.Fail(pkg, op, t.Label, seen.errs...)
+		return Result[T]{}, call.Fail(pkg, op, t.Label(), seen.errs...)
 	}
 	return seen.result, nil
 }
@@ -112,7 +112,7 @@ func (g *Group[T]) DoMany(ctx context.Context, all []string, load func(ctx conte
 	found, failed := map[string]T{}, map[string]error{}
 	c := &calling[T]{g: g, ctx: ctx, began: g.now(), done: func(q *request[T], r Result[T], errs []error) {
 		if errs != nil {
-			failed[q.key] = call.Fail(pkg, op, q.Label, errs...)
+			failed[q.key] = call.Fail(pkg, op, q.Label(), errs...)
 			return
 		}
 		found[q.key] = r.Value
@@ -161,7 +161,7 @@ func (g *Group[T]) Peek(ctx context.Context, key string) (Result[T], bool, error
 		return Result[T]{}, false, err
 	}
 	if g.closed.Load() {
-		return Result[T]{}, false, call.Fail(pkg, op, t.Label, leasehold.ErrClosed)
+		return Result[T]{}, false, call.Fail(pkg, op, t.Label(), leasehold.ErrClosed)
 	}
 	began := g.now()
 	seen, ok := g.inMemory(ctx, key)
@@ -173,9 +173,9 @@ func (g *Group[T]) Peek(ctx context.Context, key string) (Result[T], bool, error
 		return *seen.stale, true, nil
 	case seen.verdict == unobtainable:
 		g.failed(began, seen.errs)
-		return Result[T]{}, false, call.Fail(pkg, op, t.Label, seen.errs...)
+		return Result[T]{}, false, call.Fail(pkg, op, t.Label(), seen.errs...)
 	case seen.errs != nil:
-		return Result[T]{}, true, call.Fail(pkg, op, t.Label, seen.errs...)
+		return Result[T]{}, true, call.Fail(pkg, op, t.Label(), seen.errs...)
 	}
 	return seen.result, seen.verdict != miss, nil
 }

@@ -82,14 +82,14 @@ func (g *Group[T]) Put(ctx context.Context, key string, v T) error {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return call.Fail(pkg, op, t.Label, err)
+		return call.Fail(pkg, op, t.Label(), err)
 	}
 	if g.closed.Load() {
-		return call.Fail(pkg, op, t.Label, leasehold.ErrClosed)
+		return call.Fail(pkg, op, t.Label(), leasehold.ErrClosed)
 	}
 	data, ttl, errs := g.prepare(ctx, key, v)
 	if errs != nil {
-		return call.Fail(pkg, op, t.Label, errs...)
+		return call.Fail(pkg, op, t.Label(), errs...)
 	}
 	d := &drop{target: t}
 	var unstored []error
@@ -107,7 +107,7 @@ func (g *Group[T]) Put(ctx context.Context, key string, v T) error {
 	if err := g.dropAll(ctx, op, []*drop{d}); err != nil || unstored == nil {
 		return err
 	}
-	return call.Fail(pkg, op, t.Label, unstored...)
+	return call.Fail(pkg, op, t.Label(), unstored...)
 }
 
 // prepare encodes a value for Put and asks TTLFor about it. They may block, so it ends with ctx and with the handle.
@@ -211,7 +211,7 @@ func failDrops(op string, all []*drop, errs ...error) error {
 		case len(errs) == 0:
 			of = []error{leasehold.ErrUnavailable, d.err}
 		}
-		failed[d.key] = call.Fail(pkg, op, d.Label, of...)
+		failed[d.key] = call.Fail(pkg, op, d.Label(), of...)
 	}
 	if len(all) == 1 {
 		return failed[all[0].key]

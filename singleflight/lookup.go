@@ -245,7 +245,7 @@ func (g *Group[T]) undecodable(ctx context.Context, t target, err error) {
 	g.counts.undecodable.Add(1)
 	g.observe(leasehold.Event{Kind: leasehold.EventDecodeFailed})
 	g.cfg.Logger.Warn("leasehold: singleflight: an entry in the cache is not a value of this group; it counts as absent and is loaded anew; another program or type may use its key",
-		"key", t.Label, "error", err)
+		"key", t.Label(), "error", err)
 }
 
 // ttl returns how long a value is fresh, jitter included. Negative: it is not stored.

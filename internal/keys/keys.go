@@ -44,16 +44,31 @@ type Family struct {
 
 // Resource is one key of a family, with its Redis keys.
 type Resource struct {
-	// Label names the resource in errors and logs: family and key, escaped. The key is hashed
-	// if the family says so.
-	Label string
-	base  string // everything up to the part
+	base string // everything up to the part
+}
+
+// named returns the family and the key that a Redis key names, escaped. The key is hashed if the
+// family says so, and "" for a whole family.
+func named(key string) (family, of string) {
+	_, tag, _ := strings.Cut(key, "{")
+	tag, _, _ = strings.Cut(tag, "}:")
+	family, of, _ = strings.Cut(tag, ":")
+	return family, of
 }
 
 // Key returns the key as Label shows it; "" for a whole family.
-func (r Resource) Key() string {
-	_, key, _ := strings.Cut(r.Label, "/")
-	return key
+func (r Resource) Key() string { _, key := named(r.base); return key }
+
+// Label names the resource in errors and logs: family and key, escaped.
+func (r Resource) Label() string { return LabelOf(r.base) }
+
+// LabelOf returns the Label of the resource that a Redis key belongs to.
+func LabelOf(key string) string {
+	family, of := named(key)
+	if of == "" {
+		return family
+	}
+	return family + "/" + of
 }
 
 // Resource returns the Resource of key. The error names the bound that an invalid key breaks.
@@ -61,19 +76,17 @@ func (r Resource) Key() string {
 func (f Family) Resource(key string) (Resource, error) {
 	switch {
 	case f.Whole:
-		name := Escape(f.Name)
-		return Resource{Label: name, base: f.prefix() + ":" + string(f.Kind) + ":{" + name + ":}:"}, nil
+		return f.resource(":", ""), nil
 	case key == "":
 		return Resource{}, Invalid("key is empty; want 1 to %d bytes", MaxLen)
 	case len(key) > MaxLen:
 		return Resource{}, Invalid("key has %d bytes; want 1 to %d", len(key), MaxLen)
 	}
-	key = Escape(Shown(key, f.Hash))
-	name := Escape(f.Name)
-	return Resource{
-		Label: name + "/" + key,
-		base:  f.prefix() + ":" + string(f.Kind) + ":{" + name + ":" + key + "}:",
-	}, nil
+	return f.resource(":", Escape(Shown(key, f.Hash))), nil
+}
+
+func (f Family) resource(separator, key string) Resource {
+	return Resource{f.prefix() + ":" + string(f.Kind) + ":{" + Escape(f.Name) + separator + key + "}:"}
 }
 
 // Shown returns the form of a key in Redis and in listings, before escaping: the key itself,
@@ -89,8 +102,7 @@ func Shown(key string, hash bool) string {
 // Together returns one resource for the whole family, which all its keys share. Families with
 // a total use it.
 func (f Family) Together() Resource {
-	name := Escape(f.Name)
-	return Resource{Label: name, base: f.prefix() + ":" + string(f.Kind) + ":{" + name + "}:"}
+	return f.resource("", "")
 }
 
 // Part returns the Redis key of one part of the resource: "holders", "queue" and so on.

@@ -1,6 +1,7 @@
 package keys_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -55,10 +56,13 @@ func TestPartsAreNamedAsDocumented(t *testing.T) {
 		{keys.Family{Prefix: "team:app", Kind: keys.Mutex, Name: "n"}, "k", "team:app:mtx:{n:k}:holders", "n/k"},
 		{keys.Family{Kind: keys.Guard, Name: "a:b"}, "{c}%", "leasehold:grd:{a%3Ab:%7Bc%7D%25}:holders", "a%3Ab/%7Bc%7D%25"},
 		{keys.Family{Kind: keys.Mutex, Name: "n"}, "\x00\n\x7fé\xff", "leasehold:mtx:{n:%00%0A%7Fé\xff}:holders", "n/%00%0A%7Fé\xff"},
+		{keys.Family{Kind: keys.Flight, Name: "a/b"}, "c/", "leasehold:flt:{a/b:c/}:holders", "a/b/c/"},
+		{keys.Family{Kind: keys.Semaphore, Name: "n/", Whole: true}, "", "leasehold:sem:{n/:}:holders", "n/"},
 	} {
 		r := resource(t, c.family, c.key)
 		redistest.Expect(t, r.Part("holders"), c.want, "the key is %q")
-		redistest.Expect(t, r.Label, c.wantLabel, "the label is %q")
+		redistest.Expect(t, r.Label(), c.wantLabel, "the label is %q")
+		redistest.Expect(t, fmt.Sprint(r.Parts("queue", "holders")), fmt.Sprint([]string{r.Part("queue"), c.want}), "the parts are %s")
 	}
 	redistest.Expect(t, (keys.Family{Prefix: "p", Kind: keys.Mutex, Name: "n"}).Inbox("h"), "p:inbox:h", "the inbox is %q")
 	redistest.Expect(t, (keys.Family{Kind: keys.Mutex, Name: "n"}).Inbox("h"), "leasehold:inbox:h", "the inbox is %q")
@@ -80,7 +84,7 @@ func TestHashShowsNothingOfTheKey(t *testing.T) {
 	f := keys.Family{Kind: keys.Mutex, Name: "n", Hash: true}
 	a, b := resource(t, f, "alice@example.com"), resource(t, f, "alice@example.con")
 	redistest.CheckNow(t, a != b && a == resource(t, f, "alice@example.com"), "%v and %v", a, b)
-	for _, text := range []string{a.Label, a.Part("holders")} {
+	for _, text := range []string{a.Label(), a.Part("holders")} {
 		redistest.Check(t, !strings.Contains(text, "alice") && !strings.Contains(text, "@"), "%q shows the key", text)
 	}
 	_, err := f.Resource("")

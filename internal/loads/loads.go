@@ -47,8 +47,7 @@ func (f Family) Resource(key string) (protocol.Resource, error) {
 // Resource is one cached value of one schema. Each schema of a key has its own value, failure
 // and lease.
 type Resource struct {
-	label string
-	keys  [10]any // holders, queue, alive, fence, value, failure, landed, aside, schemas, near
+	keys [10]any // holders, queue, alive, fence, value, failure, landed, aside, schemas, near
 }
 
 // Part returns the Redis name of a part that each schema has for itself. The parts of schema 0
@@ -61,7 +60,7 @@ func Part(r keys.Resource, part string, schema uint32) string {
 }
 
 func NewResource(r keys.Resource, schema uint32) *Resource {
-	q := &Resource{label: r.Label}
+	q := new(Resource)
 	for i, part := range []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside"} {
 		q.keys[i] = Part(r, part, schema)
 	}
@@ -69,7 +68,7 @@ func NewResource(r keys.Resource, schema uint32) *Resource {
 	return q
 }
 
-func (r *Resource) Label() string    { return r.label }
+func (r *Resource) Label() string    { return keys.LabelOf(r.FirstKey()) }
 func (r *Resource) FirstKey() string { return r.keys[0].(string) }
 
 const (

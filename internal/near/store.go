@@ -48,7 +48,7 @@ func sizeOf(k Key, n int, isCluster bool) int {
 	} else {
 		n += n / 8
 	}
-	names := len(k.Name) + len(k.Label) + 3*len(k.Value)
+	names := len(k.Name) + 3*len(k.Value)
 	n += overhead
 	if isCluster {
 		names += 2 * len(k.Value)

@@ -86,7 +86,7 @@ func TestSizeCountsEveryName(t *testing.T) {
 	for _, key := range []string{"k", strings.Repeat("x", keys.MaxLen), strings.Repeat(":", keys.MaxLen)} {
 		r := redistest.Must(keys.Family{Kind: keys.Flight, Name: "users"}.Resource(key))(t)
 		k, near := Key{Resource: r, Name: key, Value: loads.Part(r, "value", 0)}, loads.Near(r)
-		names := []string{k.Name, k.Label, k.Value, near, strings.TrimSuffix(near, "near")}
+		names := []string{k.Name, k.Value, near, strings.TrimSuffix(near, "near")}
 		alone := overhead + len(strings.Join(names, ""))
 		names = append(names, near, keys.InboxAt(near, ""))
 		together := overhead + inCluster + len(strings.Join(names, ""))

@@ -42,7 +42,6 @@ func (f Family) Resource(key string) (protocol.Resource, error) {
 
 // A Resource is one key with its permits.
 type Resource struct {
-	label   string
 	fenced  bool
 	keys    [4]any  // holders, queue, alive, limit (or fence, if fenced)
 	keepers *string // of a family that keeps leases; nil: it keeps none
@@ -54,10 +53,7 @@ func NewResource(r keys.Resource, fenced, keeps bool) *Resource {
 	if fenced {
 		last = "fence"
 	}
-	res := &Resource{
-		label: r.Label, fenced: fenced,
-		keys: [4]any(r.Parts("holders", "queue", "alive", last)),
-	}
+	res := &Resource{fenced: fenced, keys: [4]any(r.Parts("holders", "queue", "alive", last))}
 	if keeps {
 		keepers := r.Part("keepers")
 		res.keepers = &keepers
@@ -65,8 +61,8 @@ func NewResource(r keys.Resource, fenced, keeps bool) *Resource {
 	return res
 }
 
-// Label returns the family and the key.
-func (r *Resource) Label() string { return r.label }
+// Label returns the family and the key. It is needed seldom, so it takes no memory.
+func (r *Resource) Label() string { return keys.LabelOf(r.FirstKey()) }
 
 // FirstKey returns the Redis key of the holders.
 func (r *Resource) FirstKey() string { return r.keys[0].(string) }

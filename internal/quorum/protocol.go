@@ -29,16 +29,15 @@ func (f *Family) Resource(key string) (protocol.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Resource{f: f, label: r.Label, keys: [5]any{r.Part("holders"), r.Part("queue"), r.Part("alive"), r.Part("fence"), f.born}}, nil
+	return &Resource{f: f, keys: [5]any(append(r.Parts("holders", "queue", "alive", "fence"), f.born))}, nil
 }
 
 type Resource struct {
-	f     *Family
-	label string
-	keys  [5]any // holders, queue, alive, fence, born
+	f    *Family
+	keys [5]any // holders, queue, alive, fence, born
 }
 
-func (r *Resource) Label() string    { return r.label }
+func (r *Resource) Label() string    { return keys.LabelOf(r.FirstKey()) }
 func (r *Resource) FirstKey() string { return r.keys[0].(string) }
 
 func (r *Resource) Request(t protocol.Terms) protocol.Request {

@@ -28,7 +28,7 @@ func aVoter(t *testing.T) *voter {
 		client := redistest.Must(call.NewClient(rdb))(t)
 		f.servers = append(f.servers, &server{f: f, i: i, rdb: rdb, client: client})
 	}
-	res := &Resource{f: f, label: "f/k"}
+	res := &Resource{f: f}
 	for i, part := range []string{"holders", "queue", "alive", "fence", "born"} {
 		res.keys[i] = part
 	}

@@ -6,7 +6,6 @@ package totals
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
@@ -41,7 +40,7 @@ var parts = [8]string{"holders", "places", "queue", "line", "alive", "ready", "t
 func NewFamily(f keys.Family, total, maxWaitersTotal int) *Family {
 	r := f.Together()
 	return &Family{
-		family: f, label: r.Label, total: total, maxWaiters: strconv.Itoa(maxWaitersTotal), keys: [8]any(r.Parts(parts[:]...)),
+		family: f, label: r.Label(), total: total, maxWaiters: strconv.Itoa(maxWaitersTotal), keys: [8]any(r.Parts(parts[:]...)),
 	}
 }
 
@@ -53,7 +52,7 @@ func (f *Family) Resource(key string) (protocol.Resource, error) {
 	}
 	// In Redis a key is a part of members, in the same form as in the label: escaped, or a
 	// hash.
-	return &Resource{family: f, label: r.Label, key: strings.TrimPrefix(r.Label, f.label+"/")}, nil
+	return &Resource{family: f, label: r.Label(), key: r.Key()}, nil
 }
 
 // Whole returns the family itself as a Resource, whose limit is the total. Only Set uses it.
