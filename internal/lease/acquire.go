@@ -243,8 +243,7 @@ func (c *caller) onWait() {
 	}
 }
 
-// leave ends the attempt for its caller, and gives back in the background whatever it was or
-// may still be granted.
+// leave ends the attempt for its caller, and gives back in the background whatever it was or may still be granted.
 func (c *caller) leave() (withdrawn bool) {
 	c.at.step(nil, c.at.life.Leave)
 	return c.detach()
@@ -257,11 +256,12 @@ func (c *caller) end(ev event) error {
 	m.mu.Lock()
 	state, was, fails, failure := at.seen(), at.life.State, at.life.Fails, at.failure
 	silent := at.group != nil && at.group.asking.Silent(m.now())
+	answer, told := c.verdict()
 	m.mu.Unlock()
 	withdrawn := c.leave()
 	var cause error // why Redis has not answered
 	switch {
-	case was == life.Waiting || was == life.Holding:
+	case answer != nil || told != nil || was == life.Waiting || was == life.Holding:
 	case withdrawn && fails == 0:
 	case was == life.Entering && fails > 0:
 		cause = failure
@@ -275,9 +275,7 @@ func (c *caller) end(ev event) error {
 		silent = true
 	}
 	if state != nil && !c.of.Wait { // a try that awaits kept permits does not count as a waiter
-		others := *state
-		others.Waiting = max(0, others.Waiting-1)
-		state = &others
+		state.Waiting = max(0, state.Waiting-1)
 	}
 	var errs []error
 	if ev == ctxEnded {
@@ -286,6 +284,8 @@ func (c *caller) end(ev event) error {
 	switch {
 	case ev == handleClosed:
 		errs = append(errs, leasehold.ErrClosed)
+	case told != nil:
+		errs = append(errs, told...)
 	case state != nil && !silent:
 		errs = append(errs, m.busyError(*state))
 	case state != nil || cause != nil || ev == maxWaitOver:
@@ -297,44 +297,51 @@ func (c *caller) end(ev event) error {
 // hear returns what the caller is told by an attempt that has ended. If neither an answer nor an
 // error, another attempt follows, with the same ticket.
 func (c *caller) hear() (answer any, err error) {
-	m, at := c.m, c.at
-	m.mu.Lock()
-	told, r := at.life.Told, at.heard
-	m.mu.Unlock()
-	if r == nil {
-		r = &protocol.Result{Err: errNoAnswer}
-	}
-	switch told {
-	case life.TellAnswer:
-		return c.onAnswer(r)
-	case life.TellRevoked:
-		return nil, c.fail(&leasehold.RevokedError{Reason: r.Reason})
-	case life.TellLate:
-		return nil, c.fail(leasehold.ErrUnavailable, errLate)
-	case life.TellNoAnswer:
-		return nil, c.fail(leasehold.ErrUnavailable, cmp.Or(r.Err, errNoAnswer))
+	c.m.mu.Lock()
+	answer, errs := c.verdict()
+	c.m.mu.Unlock()
+	switch {
+	case errs != nil:
+		return nil, c.fail(errs...)
+	case answer != nil:
+		return answer, nil
 	}
 	if c.restarts++; c.restarts >= life.MaxRestarts {
 		return nil, c.fail(leasehold.ErrUnavailable, errors.New("the keys do not fit together, or replies come too late"))
 	}
-	c.of.Seat = nil
-	c.at = m.newAttempt(at.res, c.of)
-	c.at.ticket, c.was = at.ticket, life.Entering
+	ticket := c.at.ticket
+	c.at = c.m.newAttempt(c.at.res, c.of)
+	c.at.ticket, c.was = ticket, life.Entering
 	return nil, nil
 }
 
-func (c *caller) onAnswer(r *protocol.Result) (answer any, err error) {
-	switch r.Code {
-	case life.Answered:
-		return r.Answer, nil
-	case life.TooMany:
-		return nil, c.fail(keys.Invalid("asks for %d permits; the limit is %d", c.at.permits, r.Limit))
-	case life.QueueFull:
-		return nil, c.fail(leasehold.ErrQueueFull, c.m.busyError(*r.State))
-	case life.Busy:
-		return nil, c.fail(c.m.busyError(*r.State))
+// verdict returns what the attempt says if it has ended: an answer, or errors; neither: to begin
+// anew, or nothing yet. Called with the lock.
+func (c *caller) verdict() (answer any, errs []error) {
+	told, r := c.at.life.Told, c.at.heard
+	if r == nil {
+		r = &protocol.Result{Err: errNoAnswer}
 	}
-	return nil, c.fail(leasehold.ErrUnavailable, r.Err) // a foreign value
+	switch {
+	case told == life.TellRevoked:
+		errs = []error{&leasehold.RevokedError{Reason: r.Reason}}
+	case told == life.TellLate:
+		errs = []error{leasehold.ErrUnavailable, errLate}
+	case told == life.TellNoAnswer:
+		errs = []error{leasehold.ErrUnavailable, cmp.Or(r.Err, errNoAnswer)}
+	case told != life.TellAnswer:
+	case r.Code == life.Answered:
+		answer = r.Answer
+	case r.Code == life.TooMany:
+		errs = []error{keys.Invalid("asks for %d permits; the limit is %d", c.at.permits, r.Limit)}
+	case r.Code == life.QueueFull:
+		errs = []error{leasehold.ErrQueueFull, c.m.busyError(*r.State)}
+	case r.Code == life.Busy:
+		errs = []error{c.m.busyError(*r.State)}
+	default: // a foreign value
+		errs = []error{leasehold.ErrUnavailable, r.Err}
+	}
+	return answer, errs
 }
 
 func (c *caller) fail(errs ...error) error { return c.m.fail(c.of.Op, c.at.res.Label(), errs...) }

@@ -64,8 +64,7 @@ var (
 	errLate     = errors.New("the reply came later than the lease lasts")
 )
 
-// newAttempt makes an attempt with an owner id of its own, so that the scripts do not mistake
-// it for an earlier one.
+// newAttempt makes an attempt with an owner id of its own, so that the scripts do not mistake it for an earlier one.
 func (m *Manager) newAttempt(res protocol.Resource, of Attempt) *attempt {
 	a := &attempt{
 		m: m, res: res, seq: m.seq.Add(1), key: of.Key, permits: of.Permits, turns: of.Turns, own: of.Own, keeps: of.Keeps, quiet: of.Quiet,
@@ -364,8 +363,7 @@ func (a *attempt) onRenewed(c *call.Call, term time.Duration, ints []int64, err 
 	return r
 }
 
-// leaveCall prepares a leave. It goes ahead of other calls in the queue of its server. Called
-// with the lock.
+// leaveCall prepares a leave. It goes ahead of other calls in the queue of its server. Called with the lock.
 func (a *attempt) leaveCall() *call.Call {
 	c := a.req.Leave(a.void)
 	c.Rank = call.GivesBack

@@ -18,8 +18,7 @@ type enter struct {
 	void int64 // server time (µs) from which on the enter does nothing; see call.Call.Void
 }
 
-// prepare makes the enter that is sent next. us is the latest time that the server's clock can
-// show.
+// prepare makes the enter that is sent next. us is the latest time that the server's clock can show.
 func (c *caller) prepare(us int64) *enter {
 	at := c.at
 	e := &enter{at: at, seat: c.of.Seat, made: time.Now(), void: us + life.VoidAfter.Microseconds()}

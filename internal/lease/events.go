@@ -15,8 +15,7 @@ import (
 
 // What the attempts of a handle tell its Observer and its Logger.
 
-// Events returns what passes events to the Observer and lines to the Logger of the handle; nil:
-// it has neither.
+// Events returns what passes events to the Observer and lines to the Logger of the handle; nil: it has neither.
 func (m *Manager) Events() *report.Reporter { return m.events }
 
 // isHold reports whether the acquisition and the hold of the lease are events. With turns, each of

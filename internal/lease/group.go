@@ -28,8 +28,7 @@ type group struct {
 	asks    []*call.Call // those of the last round without an outcome; see Due
 }
 
-// join puts an attempt into its group after its enter was answered "queued". Called with the
-// lock.
+// join puts an attempt into its group after its enter was answered "queued". Called with the lock.
 func (a *attempt) join(r *protocol.Reply, sent, got life.Moment) {
 	m, name := a.m, a.res.FirstKey()
 	if a.ticket == 0 {
@@ -68,7 +67,7 @@ func (a *attempt) leaveGroup() {
 	g.waiters[a.place].place = a.place
 	g.waiters[last] = nil
 	g.waiters = g.waiters[:last]
-	if a.lastState == nil && a.life.State <= life.Holding { // its caller may be about to give up
+	if s := a.life.State; a.lastState == nil && (s == life.Entering || s == life.Holding && !a.life.Confirms) { // its caller may give up now
 		state := g.state
 		a.lastState = &state
 	}

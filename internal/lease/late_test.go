@@ -9,29 +9,42 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// A waiter whose ctx or MaxWait ends while it is granted the lock is told that the lock was busy: Redis answered.
-func TestWaitThatEndsAtTheGrantWasBusy(t *testing.T) {
-	for name, maxWait := range map[string]time.Duration{"ctx": 0, "MaxWait": time.Second} {
+// A waiter whose ctx or MaxWait ends while it is granted the lock is told that the lock was busy, and one that is
+// revoked in that moment is told so: Redis answered.
+func TestWaitThatEndsAtTheVerdict(t *testing.T) {
+	for name, end := range map[string]struct {
+		maxWait time.Duration
+		revoked bool
+	}{
+		"ctx, granted": {0, false}, "MaxWait, granted": {time.Second, false}, "ctx, revoked": {0, true}, "MaxWait, revoked": {time.Second, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, client := redistest.Bubble(t)
-				cfg := lockConfig(time.Minute)
-				cfg.MaxWait = maxWait
-				m := redistest.Must(lease.New(client(), cfg))(t)
+				cfg, rdb := lockConfig(time.Minute), client()
+				cfg.MaxWait = end.maxWait
+				m := redistest.Must(lease.New(rdb, cfg))(t)
 				defer func() { _ = m.Close(context.Background()) }()
+				res := redistest.Must(m.Resource("k"))(t).(*permits.Resource)
 				late := 0
-				for range 30 { // the waiter sees the grant or the end, each time by chance
+				for range 30 { // the waiter sees its verdict or the end, each time by chance
 					held := mustTake(t, m, "k")
 					ctx, cancel := context.WithCancel(t.Context())
 					l := new(lease.Lease)
 					_, err := m.Acquire(ctx, lease.Attempt{Op: "lock", Key: "k", Permits: 1, Limit: 1, Wait: true, OnWait: func() {
+						if end.revoked {
+							member := redistest.Must(rdb.ZRange(t.Context(), "leasehold:mtx:{t:k}:queue", 0, 0).Result())(t)[0]
+							redistest.Must(m.Client().Do(t.Context(), res.Revoke(member, protocol.ListedID(member), "")))(t)
+						}
 						redistest.WantErr(t, held.Release("unlock"))
-						time.Sleep(maxWait)
-						synctest.Wait() // the grant has come
-						if maxWait == 0 {
+						time.Sleep(time.Second)
+						synctest.Wait() // the verdict has come
+						if end.maxWait == 0 {
 							cancel()
 						}
 					}}, l)
@@ -40,11 +53,16 @@ func TestWaitThatEndsAtTheGrantWasBusy(t *testing.T) {
 						redistest.WantErr(t, l.Release("unlock"))
 						continue
 					}
-					late++
-					var busy *leasehold.BusyError
-					redistest.CheckNow(t, errors.As(err, &busy) && !errors.Is(err, leasehold.ErrUnavailable), "it is told: %v", err)
+					want := leasehold.ErrBusy
+					if end.revoked {
+						want = leasehold.ErrRevoked
+					}
+					redistest.CheckNow(t, errors.Is(err, want) && !errors.Is(err, leasehold.ErrUnavailable), "it is told: %v", err)
+					if end.maxWait > 0 || errors.Is(err, context.Canceled) {
+						late++
+					}
 				}
-				redistest.Check(t, late > 0, "no wait of 30 ended at the grant")
+				redistest.Check(t, late > 0, "no wait of 30 ended at its verdict")
 			})
 		})
 	}

@@ -92,8 +92,7 @@ func (l *Lease) end(op string, mark func()) error {
 	return m.fail(op, a.res.Label(), leasehold.ErrReleased)
 }
 
-// notLeft notes that no leave was sent, because the server is known to be away. The schedule
-// sends it.
+// notLeft notes that no leave was sent, because the server is known to be away. The schedule sends it.
 func (a *attempt) notLeft(err error) {
 	r := protocol.Result{Outcome: life.Outcome{Code: life.NotSent, Away: true}, Err: err}
 	a.step(&r, func(now life.Moment) life.Effect { return a.life.OnLeave(&r.Outcome, now) })

@@ -36,8 +36,7 @@ type watch struct {
 	nextRenew life.Moment     // when the next such renewal may be sent
 }
 
-// add makes sure that the holder of a lease that has just begun hears hints. Called with the
-// lock.
+// add makes sure that the holder of a lease that has just begun hears hints. Called with the lock.
 func (w *watch) add(a *attempt) {
 	if !w.scheduled {
 		w.scheduled = true

@@ -86,8 +86,11 @@ func (ln *line) remove(t *Turn) {
 // busy returns the error of a request that finds the line in its present state.
 func (ln *line) busy() *leasehold.BusyError {
 	for _, p := range ln.places {
-		if p.queued != nil {
-			ln.state = p.queued.State() // the place's signs of life keep this state up to date
+		if p.queued == nil {
+			continue
+		}
+		if s := p.queued.State(); s.Limit > 0 { // its signs of life keep it up to date; one that was granted has none
+			ln.state = s
 		}
 	}
 	if !ln.told {

@@ -32,6 +32,26 @@ func TestFirstTurnDoesNotBeginAfterLocalFor(t *testing.T) {
 	})
 }
 
+// A place whose lease has come, and of which the line does not know yet, has no state of the queue any more: a caller that
+// gives up in that moment is told the last one.
+func TestBusyAfterThePlaceWasGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		m := newManager(t, client(), keys.Mutex, lease.Config{})
+		a := lease.Attempt{Op: "lock", Key: "k", Permits: 1, Limit: 1, Wait: true}
+		var held, next lease.Lease
+		redistest.WantErr(t, redistest.ErrorOf(m.Acquire(t.Context(), a, &held)))
+		p := &place{}
+		ln := &line{desk: &desk{h: &Handle{m: m}}, name: lineName{permits: 1, limit: 1}, places: []*place{p}}
+		ln.onQueued(p, redistest.Must(m.Enter(t.Context(), a, nil, &next))(t))
+		redistest.WantErr(t, held.Release("unlock"))
+		redistest.WantErr(t, p.queued.Await(t.Context(), &next))
+		busy := ln.busy()
+		redistest.Check(t, busy.Limit == 1 && busy.InUse == 1, "it is told: %v", busy)
+		redistest.WantErr(t, next.Release("unlock"))
+	})
+}
+
 // Places that have been cancelled, and have not gone yet, do not count: as many live ones stay as turns wait.
 func TestCancelExcessCountsLivePlaces(t *testing.T) {
 	for name, c := range map[string]struct {
