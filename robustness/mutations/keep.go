@@ -30,7 +30,7 @@ var kept = []mutation{
 	cut("a lease does not rest while turns wait", "internal/localturns/keep.go", keepLockTests, "TestTokensOfTurns",
 		"!v.grant.Keepable || ln.length > 0 {", "!v.grant.Keepable {"),
 	cut("a try that awaits kept permits is none of those who wait", "internal/lease/acquire.go", keepTests, "TestTryAcquireAwaitsKept",
-		"\t\tothers.Waiting = max(0, others.Waiting-1)\n", ""),
+		"\t\tstate.Waiting = max(0, state.Waiting-1)\n", ""),
 	cut("an idle lease serves nobody after KeepFor", "internal/localturns/keep.go", "./internal/localturns", "TestNoTurnBeginsAfterKeepFor",
 		"if now.Sub(since) >= ln.h.cfg.KeepFor || ", "if _ = since; "),
 	cut("what was used least recently goes", "internal/localturns/shelf.go", keepTests, "TestKeptPermitsAreBounded",
