@@ -29,6 +29,7 @@ type completion struct{ at, until time.Time }
 // slotRun is a call of the function that DoOnce runs.
 type slotRun struct {
 	client *client
+	token  uint64
 	began  time.Time
 	over   bool
 	err    error // what it returned
@@ -110,7 +111,7 @@ func (w *world) doOnce(c *client, st step) {
 
 // runSlot is the function that a DoOnce runs.
 func (w *world) runSlot(ctx context.Context, b *belief, p *waiting, slot *slotState, st step, token uint64) *slotRun {
-	r := &slotRun{client: b.client, began: time.Now()}
+	r := &slotRun{client: b.client, token: token, began: time.Now()}
 	b.lease, b.token, b.from = slotLease{ctx}, token, r.began
 	w.mu.Lock()
 	delete(w.leases.waiting, p)
@@ -199,7 +200,8 @@ func doneOf(args []string) (names []string) {
 }
 
 // completes judges what a script call did to a slot: nothing, or it completed it. That is done
-// once, by the run that began last, which has succeeded and was told nothing else.
+// once, by the run of the latest grant, which has succeeded and was told nothing else. A run of an earlier grant may
+// begin after it: its lock was revoked, and the message of the grant came late.
 func (j *judge) completes(name string, before string) {
 	w := j.w
 	after, _ := w.mini.Get(name)
@@ -219,11 +221,16 @@ func (j *judge) completes(name string, before string) {
 	}
 	s.done = append(s.done, completion{now, now.Add(s.keep)})
 	c := w.labels[a.label]
-	if len(s.runs) == 0 || s.runs[len(s.runs)-1].client != c {
+	var r *slotRun
+	for _, one := range s.runs {
+		if r == nil || one.token > r.token {
+			r = one
+		}
+	}
+	if r == nil || r.client != c {
 		w.failLocked("S6", "%s was completed by %q, which does not run it", name, after)
 		return
 	}
-	r := s.runs[len(s.runs)-1]
 	w.failLockedIf(!r.over || r.err != nil || r.open || r.stored,
 		"S6", "%s was completed by %q: its run of %v has returned %v, %v; it is known as open %v, as complete %v", name, after, w.since(r.began), r.over, r.err, r.open, r.stored)
 	if ttl := w.mini.TTL(name); ttl != s.keep {
