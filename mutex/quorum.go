@@ -24,9 +24,10 @@ import (
 //   - The user needs +info, too. Keys are <prefix>:qmx:{<name>:<key>}:<part>, and
 //     <prefix>:qmx:{<name>}:born, which has no expiry.
 //
-// NewQuorum asks each server for its run id and refuses a server that is there twice. It waits for
-// at most 1 s, and for the last servers not much longer than for a majority. The first lock of a family on new servers needs all of them. A free lock costs one round
-// trip to all servers at the same time, or two.
+// NewQuorum asks each server for its run id, and refuses a server that is there twice. It waits for
+// at most 1 s: once a majority has answered, only for as long again, or 0.1 s. The first lock of a
+// family on new servers needs all of them. A free lock costs one round trip to all servers at the
+// same time, or two.
 func NewQuorum(rdbs []redis.UniversalClient, cfg Config) (*Mutex, error) {
 	settings := cfg.manager()
 	settings.Family.Kind = keys.Quorum

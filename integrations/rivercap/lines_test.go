@@ -23,7 +23,7 @@ func TestRefusedJobsComeBackAtTheSpeedOfTheKey(t *testing.T) {
 		redistest.Expect(t, ls.delay("k", busy), 11*step, "the first with a known speed comes back after %v")
 		time.Sleep(5 * step)
 		redistest.Expect(t, ls.delay("k", busy), 7*step, "once five are back, the next one comes back after %v")
-		redistest.Expect(t, ls.delay("k", fmt.Errorf("granted too late: %w", leasehold.ErrBusy)), 8*step, "a job whose grant came too late comes back after %v")
+		redistest.Expect(t, ls.delay("k", fmt.Errorf("granted too late: %w", leasehold.ErrBusy)), 8*step, "after a grant that came too late, the job comes back after %v")
 		time.Sleep(time.Second)
 		redistest.Expect(t, ls.delay("k", busy), step, "once all are back, the next one comes back after %v")
 		redistest.Expect(t, ls.delay("other", leasehold.ErrBusy), time.Second, "without any figure, a job comes back after %v")

@@ -14,8 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// A waiter whose ctx or MaxWait ends while it is granted the lock is told that the lock was busy, and one that is
-// revoked in that moment is told so: Redis answered.
+// A ctx or MaxWait may end at the moment of the waiter's grant: the waiter is told that the lock was busy. If the waiter
+// is revoked at that moment, it is told so. Redis answered in both cases.
 func TestWaitThatEndsAtTheVerdict(t *testing.T) {
 	for name, end := range map[string]struct {
 		maxWait time.Duration

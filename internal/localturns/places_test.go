@@ -32,8 +32,8 @@ func TestFirstTurnDoesNotBeginAfterLocalFor(t *testing.T) {
 	})
 }
 
-// A place whose lease has come, and of which the line does not know yet, has no state of the queue any more: a caller that
-// gives up in that moment is told the last one.
+// Once a place is granted, it has no state of the queue any more, and the line may not know of the grant yet. A caller that
+// gives up at that moment is told the last state.
 func TestBusyAfterThePlaceWasGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Bubble(t)

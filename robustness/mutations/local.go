@@ -24,7 +24,7 @@ var localTurns = []mutation{
 	cut("an unlock that enters again tells why its lease is gone", "internal/lease/turns.go", localTests, "TestUnlockOfARevokedTurn",
 		"\tonLeft(l.a.awaitLeave(op))\n",
 		"\tleft := l.a.awaitLeave(op)\n\tif left != nil {\n\t\tleft = m.fail(op, res.Label(), leasehold.ErrLost, errGone)\n\t}\n\tonLeft(left)\n"),
-	cut("a place that was granted tells of no state", "internal/localturns/line.go", "./internal/localturns", "TestBusyAfter",
+	cut("a place that was granted tells of no queue", "internal/localturns/line.go", "./internal/localturns", "TestBusyAfter",
 		"s := p.queued.State(); s.Limit > 0 {", "s := p.queued.State(); true {"),
 	cut("a turn ends in the step of its lease", "internal/localturns/turn.go", "./internal/localturns", "TestTurnEndsInTheStep",
 		"		t.visit.lease.CancelAtEnd(cancel)\n", ""),

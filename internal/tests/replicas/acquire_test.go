@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -250,6 +252,32 @@ func TestCallerLeavesWhileReplicasAreAsked(t *testing.T) {
 			return len(rdb.Keys(t.Context(), "*holders").Val()) == 0
 		})
 	})
+}
+
+// MaxWait may end between a grant and its confirmation: the waiter is not told that the lock was busy.
+func TestMaxWaitEndsBeforeReplicasConfirm(t *testing.T) {
+	x := redistest.StartReplicated(t, redistest.Newest(t), 2)
+	name := redistest.Name(t)
+	lock := func(rdb redis.UniversalClient, cfg mutex.Config) *mutex.Mutex {
+		cfg.Name = name
+		m := redistest.Must(mutex.New(rdb, cfg))(t)
+		t.Cleanup(func() { harness.CloseWithin(t, 30*time.Second, m) })
+		return m
+	}
+	rdb := x.Primary.Client()
+	held := redistest.Must(lock(x.Primary.Client(), mutex.Config{}).Lock(t.Context(), "k"))(t)
+	waiting := lock(rdb, mutex.Config{Replicas: 2, ReplicaWait: 2 * time.Second, MaxWait: time.Second})
+	failed := make(chan error, 1)
+	go func() { _, err := waiting.Lock(t.Context(), "k"); failed <- err }()
+	redistest.Eventually(t, "its place to be confirmed", func() bool {
+		return rdb.ZCard(t.Context(), "leasehold:mtx:{"+name+":k}:queue").Val() == 1 && !blocked(rdb)
+	})
+	x.Cut()
+	defer x.Heal()
+	redistest.WantErr(t, held.Unlock())
+	err := redistest.Get(t, "the waiter", failed)
+	redistest.WantErr(t, err, leasehold.ErrUnavailable)
+	redistest.WantNot(t, err, leasehold.ErrBusy)
 }
 
 // counter counts events of some kinds.

@@ -117,9 +117,11 @@ func granted(tb testing.TB, h handle, key string) (l lease) {
 // awaitBlocked waits until a WAIT has arrived at the server: it blocks its client there.
 func awaitBlocked(tb testing.TB, rdb redis.UniversalClient) {
 	tb.Helper()
-	redistest.Eventually(tb, "WAIT at the server", func() bool {
-		return !strings.Contains(rdb.Info(context.Background(), "clients").Val(), "blocked_clients:0\r\n")
-	})
+	redistest.Eventually(tb, "WAIT at the server", func() bool { return blocked(rdb) })
+}
+
+func blocked(rdb redis.UniversalClient) bool {
+	return !strings.Contains(rdb.Info(context.Background(), "clients").Val(), "blocked_clients:0\r\n")
 }
 
 // eachVersion runs fn on a primary with two replicas of each version.
