@@ -58,22 +58,6 @@ const (
 	maxProbes = 16
 )
 
-// breakerOf returns the breaker of a server.
-func (c *link) breakerOf(node string) *breaker {
-	if node == "" {
-		return c.onlyBreaker
-	}
-	if b, ok := c.breakers.Load(node); ok {
-		return b.(*breaker)
-	}
-	b, _ := c.breakers.LoadOrStore(node, newBreaker(c))
-	return b.(*breaker)
-}
-
-func newBreaker(c *link) *breaker {
-	return &breaker{link: c, born: time.Now(), watchers: map[*watcher]struct{}{}}
-}
-
 // Reachable returns nil unless the server that has key is known not to answer. Then Reachable waits for a probe until
 // 100 ms after its start, or until ctx ends, and returns an error if the probe has no answer. Callers that wait for
 // their turn must not ask: a short outage would end their wait.
@@ -81,7 +65,7 @@ func (c *Client) Reachable(ctx context.Context, key string) error {
 	if c.troubles.Load() == 0 {
 		return nil
 	}
-	b := c.breakerOf(c.Node(key))
+	b := c.serverOf(key).breaker
 	return b.await(ctx, func() { c.spawn(func() { b.probe(key) }) })
 }
 
@@ -90,7 +74,7 @@ func (c *link) Away(key string) bool {
 	if c.troubles.Load() == 0 {
 		return false
 	}
-	b := c.breakerOf(c.Node(key))
+	b := c.serverOf(key).breaker
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.opened != nil
@@ -98,13 +82,13 @@ func (c *link) Away(key string) bool {
 
 // Heard notes the outcome of a call for key that began at began and that another package sent.
 func (c *link) Heard(key string, began time.Time, err error) {
-	c.breakerOf(c.Node(key)).outcome(began, err)
+	c.serverOf(key).breaker.outcome(began, err)
 }
 
 // Suspect opens the breaker of the server that has key, for a caller that would rather be wrong
 // than wait for silenceBound: err says that a call of it had no answer.
 func (c *link) Suspect(key string, err error) {
-	b := c.breakerOf(c.Node(key))
+	b := c.serverOf(key).breaker
 	b.mu.Lock()
 	if !b.troubled.Swap(true) {
 		b.link.troubles.Add(1)
@@ -191,7 +175,7 @@ func (b *breaker) open() (probe func()) {
 // known not to answer for probePatience. stop must be called.
 func (c *Client) WhileReachable(ctx context.Context, key string) (_ context.Context, stop context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	b := c.breakerOf(c.Node(key))
+	b := c.serverOf(key).breaker
 	w := &watcher{func() { c.spawn(func() { b.probe(key) }) }, cancel}
 	var probe func()
 	b.mu.Lock()

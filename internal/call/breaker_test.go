@@ -66,7 +66,7 @@ func TestBreakerOpens(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, client := redistest.Bubble(t)
 				link := redistest.Must(NewClient(client()))(t)
-				tell(link.onlyBreaker, c.calls)
+				tell(link.only.breaker, c.calls)
 				redistest.Expect(t, link.Away("k"), c.opens, "open: %v")
 				// One lost packet and an idle minute are no outage.
 				time.Sleep(time.Minute)
@@ -82,7 +82,7 @@ func TestBreakerIgnores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Bubble(t)
 		c := newReady(t, client())
-		q := newQueue(c.link, Way{Confirm: Confirm{Replicas: 1, Wait: time.Minute}})
+		q := newQueue(c.only, Confirm{Replicas: 1, Wait: time.Minute}, minConfirmedBytes)
 		q.trips = 2
 		began := time.Now()
 		time.Sleep(time.Minute)
@@ -94,7 +94,7 @@ func TestBreakerIgnores(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		redistest.Check(t, c.troubles.Load() == 0, "the breaker counts what says nothing of the server")
-		c.onlyBreaker.outcome(time.Now(), errRefused)
+		c.only.breaker.outcome(time.Now(), errRefused)
 		q.ended(trip{began: time.Now()}, nil)
 		redistest.Check(t, !c.Away("k"), "an answer with replicas does not close the breaker")
 	})
@@ -155,7 +155,7 @@ func faultyClient(t *testing.T, hang chan struct{}) (*Client, *faulty) {
 	rdb, f := client(), &faulty{hang: hang}
 	rdb.AddHook(f)
 	c := newReady(t, rdb)
-	c.onlyBreaker.outcome(time.Now(), errRefused)
+	c.only.breaker.outcome(time.Now(), errRefused)
 	f.down.Store(true)
 	return c, f
 }
@@ -225,7 +225,7 @@ func TestCauseIsNoForeignCtx(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := faultyClient(t, nil)
 		for _, err := range []error{context.DeadlineExceeded, context.Canceled, notSent(context.DeadlineExceeded)} {
-			c.onlyBreaker.outcome(time.Now(), err)
+			c.only.breaker.outcome(time.Now(), err)
 			told := c.Reachable(t.Context(), "k")
 			redistest.Check(t, told != nil && !errors.Is(told, context.DeadlineExceeded) && !errors.Is(told, context.Canceled), "%v is told as %v", err, told)
 		}

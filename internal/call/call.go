@@ -110,17 +110,6 @@ func (c *Call) Unconfirmed() error {
 	return fmt.Errorf("%d of %d replicas confirmed it within %v", c.confirmed, c.Confirm.Replicas, c.Confirm.Wait)
 }
 
-// A Way is how calls reach a server. Calls that replicas confirm have a queue of their own, for
-// two reasons: other calls, above all those that give something back, must not wait for
-// replicas, and the time that replicas take must not look like a server that does not answer.
-type Way struct {
-	Node    string // the name of the server; see Client.Node
-	Confirm Confirm
-}
-
-// Way returns the way of a call whose Node is set.
-func (c *Call) Way() Way { return Way{c.Node, c.Confirm} }
-
 // The states of a call. A round trip and a caller that withdraws the call use one
 // compare-and-swap, so exactly one of them wins.
 const (
@@ -150,7 +139,7 @@ func (c *Call) take(by *link, now time.Time) bool {
 	}
 	c.Sent = now
 	if c.Void != nil && *c.Void != 0 {
-		if us, known := by.clockOf(c.Node).latest(now); known {
+		if us, known := by.server(c.Node).clock.latest(now); known {
 			*c.Void = us + c.VoidAfter.Microseconds()
 		}
 	}

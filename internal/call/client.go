@@ -47,22 +47,16 @@ type link struct {
 	caches       bool          // rdb caches replies in the process
 	connections  int           // rdb has at most so many per server; 0: not known
 
-	only        *serverQueue              // the queue of Way{}, which is that of a single server
-	onlyClock   clock                     // the clock of a single server
-	onlyBreaker *breaker                  // the breaker of a single server
-	breakers    sync.Map                  // *breaker by the name of its server, but for onlyBreaker
-	troubles    atomic.Int32              // how many breakers an answer would change
-	queues      sync.Map                  // *serverQueue by its Way, but for only
-	onlyReads   reads                     // the look-ups of a single server
-	reads       sync.Map                  // *reads by the name of its server, but for onlyReads
-	least       leastReads                // see countSendings
-	sharedCtx   atomic.Pointer[sharedCtx] // see Client.bounded
-	checked     atomic.Bool               // the server's version is known to be supported
-	clocks      sync.Map                  // *clock by the name of its server, but for onlyClock
-	topology    shared[struct{}]          // the question for a Cluster's topology
-	sweeps      shared[struct{}]          // see link.sweep
-	mapped      atomic.Bool               // go-redis has a topology, and will always have one
-	reloaded    atomic.Pointer[time.Time] // when a deadline last caused a reload
+	only      *server                   // the single server
+	servers   sync.Map                  // *server of a Cluster by its name
+	troubles  atomic.Int32              // how many breakers an answer would change
+	least     leastReads                // see countSendings
+	sharedCtx atomic.Pointer[sharedCtx] // see Client.bounded
+	checked   atomic.Bool               // the server's version is known to be supported
+	topology  shared[struct{}]          // the question for a Cluster's topology
+	sweeps    shared[struct{}]          // see link.sweep
+	mapped    atomic.Bool               // go-redis has a topology, and will always have one
+	reloaded  atomic.Pointer[time.Time] // when a deadline last caused a reload
 }
 
 // clusterClient has the methods of a Cluster client that routing needs.
@@ -96,7 +90,7 @@ func NewClient(rdb redis.UniversalClient) (*Client, error) {
 // newLink returns the link of rdb, whose layers are known.
 func newLink(rdb redis.UniversalClient, layers []any) (*link, error) {
 	l := &link{rdb: rdb, longestReply: longestRead}
-	l.only, l.onlyBreaker = newQueue(l, Way{}), newBreaker(l)
+	l.only = newServer(l)
 	for _, layer := range layers {
 		if _, ok := layer.(interface{ SetAddrs(map[string]string) }); ok {
 			return nil, fmt.Errorf("rdb is a %T, which is a Ring; want a single server, Sentinel or Cluster client", layer)

@@ -10,8 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
-// Confirm says how replicas confirm a call. Such calls have a queue of their own, so that
-// no other call waits for the replicas.
+// Confirm says how replicas confirm a call. See link.queueOf.
 type Confirm struct {
 	Replicas int           // how many replicas must confirm
 	Wait     time.Duration // how long they may take

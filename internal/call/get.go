@@ -36,7 +36,7 @@ func (c *link) Get(ctx context.Context, key string) (text string, err error) {
 	if c.caches { // most replies come from memory, and only if a command is sent by itself
 		return c.read(ctx, key)
 	}
-	r := c.readsOf(c.Node(key))
+	r := &c.serverOf(key).reads
 	shared, hung := r.join(c, key)
 	if shared != nil {
 		return r.wait(ctx, shared[0])
@@ -104,7 +104,7 @@ type Found struct {
 // GetMany is Get for keys that are on one server, as Node says, in one pipeline if it need not
 // share round trips with other callers. Each key has its own outcome.
 func (c *link) GetMany(ctx context.Context, keys []string) []Found {
-	r := c.readsOf(c.Node(keys[0]))
+	r := &c.serverOf(keys[0]).reads
 	shared, hung := r.join(c, keys...)
 	if shared == nil {
 		defer r.ended(c, hung)

@@ -113,7 +113,7 @@ func (q *serverQueue) first() (rank Rank, any bool) {
 // expire gives up the calls that have waited for queueBound, if the server was silent all that
 // time. Those of tasks come again.
 func (q *serverQueue) expire(now time.Time) {
-	bound := queueBound + q.way.Confirm.Wait
+	bound := queueBound + q.confirm.Wait
 	if now.Sub(q.answered) < bound {
 		return
 	}

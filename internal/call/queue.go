@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A serverQueue carries the calls of all handles of one go-redis client to one server. If few round trips are under way
+// A serverQueue carries the calls of all handles of one go-redis client to one server, all with the same Confirm. If few round trips are under way
 // and nothing waits, a caller makes its own at once, which is the quickest way. Otherwise its call waits until a round
 // trip ends. It is then sent in one pipeline with other waiting calls, as many as fit (pace). So pipelines grow with
 // the load, and no call waits for a timer while the server answers. Databases use group commits in the same way. Calls
@@ -19,9 +19,9 @@ import (
 // the server has been silent for too long (expire), or it never waited (do, add). Each of them is decided under the
 // mutex, so exactly one of them happens.
 type serverQueue struct {
-	link *link
-	way  Way
-	born time.Time
+	server  *server
+	confirm Confirm
+	born    time.Time
 
 	mu       sync.Mutex // guards the fields below; never held while anything is sent
 	trips    int        // round trips under way
@@ -68,33 +68,31 @@ const (
 // queueBound. It matches ErrNotSent.
 var ErrSilent error = &unsent{fmt.Errorf("the server has answered nothing for %v", queueBound)}
 
-// queueOf returns the queue of a call.
+// queueOf returns the queue of a call. Calls that replicas confirm have queues of their own, for
+// two reasons: other calls, above all those that give something back, must not wait for
+// replicas, and the time that replicas take must not look like a server that does not answer.
 func (c *link) queueOf(one *Call) *serverQueue {
-	way := one.Way()
-	if way == (Way{}) {
-		return c.only
+	s := c.server(one.Node)
+	if one.Confirm == (Confirm{}) {
+		return s.queue
 	}
-	if q, ok := c.queues.Load(way); ok {
-		return q.(*serverQueue)
+	q, known := s.confirming.Load(one.Confirm)
+	if !known {
+		q, _ = s.confirming.LoadOrStore(one.Confirm, newQueue(s, one.Confirm, minConfirmedBytes))
 	}
-	q, _ := c.queues.LoadOrStore(way, newQueue(c, way))
 	return q.(*serverQueue)
 }
 
-func newQueue(c *link, way Way) *serverQueue {
-	least := minPipelineBytes
-	if way.Confirm != (Confirm{}) {
-		least = minConfirmedBytes
-	}
-	return &serverQueue{link: c, way: way, born: time.Now(), pace: pace{least: least, bytes: least}}
+func newQueue(s *server, confirm Confirm, least int) *serverQueue {
+	return &serverQueue{server: s, confirm: confirm, born: time.Now(), pace: pace{least: least, bytes: least}}
 }
 
 // most returns how many round trips may be under way; usual is the number for a queue without confirmation.
 func (q *serverQueue) most(usual int) int {
-	if q.way.Confirm != (Confirm{}) {
+	if q.confirm != (Confirm{}) {
 		usual = maxConfirming
 	}
-	if n := q.link.connections; n > 0 && usual <= maxSpread {
+	if n := q.server.link.connections; n > 0 && usual <= maxSpread {
 		return min(usual, n)
 	}
 	return usual
@@ -125,7 +123,7 @@ func (q *serverQueue) alone(ctx context.Context, one *Call) (o outcome) {
 		}
 		q.ended(trip{began: began, unsent: one.Sent.IsZero()}, o.err)
 	}()
-	return q.link.sendAlone(ctx, one, began)
+	return q.server.link.sendAlone(ctx, one, began)
 }
 
 // add sends calls whose outcomes Done receives, or queues them. It does not wait. If together
@@ -235,7 +233,7 @@ func (q *serverQueue) lead(calls []*Call, own *Call) {
 			}
 		}
 	}()
-	outcomes = q.link.sendTogether(calls, Bound-queueBound)
+	outcomes = q.server.link.sendTogether(calls, Bound-queueBound)
 }
 
 // hasAnswer reports whether the server answered a call that ended with err.
@@ -252,8 +250,8 @@ type trip struct {
 // ended ends a round trip, and begins the next ones.
 func (q *serverQueue) ended(this trip, err error) {
 	// The time that replicas take says nothing of the server.
-	if !this.unsent && (q.way.Confirm == (Confirm{}) || hasAnswer(err)) {
-		q.link.breakerOf(q.way.Node).outcome(this.began, err)
+	if !this.unsent && (q.confirm == (Confirm{}) || hasAnswer(err)) {
+		q.server.breaker.outcome(this.began, err)
 	}
 	now := time.Now()
 	q.mu.Lock()
@@ -328,7 +326,7 @@ func (q *serverQueue) trip(bytes, share int) {
 
 // spreads reports whether one more round trip may begin over a long way before one ends.
 func (q *serverQueue) spreads() bool {
-	return !q.pace.quick() && q.way.Confirm == (Confirm{}) && q.trips < q.most(maxSpread)
+	return !q.pace.quick() && q.confirm == (Confirm{}) && q.trips < q.most(maxSpread)
 }
 
 // awaitRelief starts the timer for one more round trip.

@@ -41,17 +41,6 @@ type read struct {
 	done  chan struct{}
 }
 
-func (c *link) readsOf(node string) *reads {
-	if node == "" {
-		return &c.onlyReads
-	}
-	if r, ok := c.reads.Load(node); ok {
-		return r.(*reads)
-	}
-	r, _ := c.reads.LoadOrStore(node, &reads{})
-	return r.(*reads)
-}
-
 // join returns the look-ups to wait for, or nil if the caller is to make a round trip itself, which
 // must be followed by ended with the same number.
 func (r *reads) join(c *link, keys ...string) (shared []*read, hung int) {

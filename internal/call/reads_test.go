@@ -110,7 +110,7 @@ func TestCrowdOfLookUpsSharesRoundTrips(t *testing.T) {
 					callers.Wait()
 				}
 				synctest.Wait()
-				redistest.Expect(t, c.onlyReads.trips, 0, "%d round trips are left")
+				redistest.Expect(t, c.only.reads.trips, 0, "%d round trips are left")
 			})
 		})
 	}
@@ -139,10 +139,10 @@ func TestHungLookUpsHoldUpNoOther(t *testing.T) {
 		redistest.WantErr(t, get(), redis.Nil)
 		redistest.Expect(t, time.Since(began), hungReads, "a look-up beside those that hang took %v")
 		synctest.Wait() // until the shared round trip has given its place back
-		redistest.Expect(t, c.onlyReads.trips, 0, "%d round trips still count")
+		redistest.Expect(t, c.only.reads.trips, 0, "%d round trips still count")
 		close(h.gate)
 		hung.Wait()
-		redistest.Expect(t, c.onlyReads.trips, 0, "%d round trips are left")
+		redistest.Expect(t, c.only.reads.trips, 0, "%d round trips are left")
 	})
 }
 
@@ -166,9 +166,9 @@ func TestLookUpInALineEndsInTime(t *testing.T) {
 			err error
 			d   time.Duration
 		}{ctx: {context.Canceled, hungReads / 2}, context.Background(): {context.DeadlineExceeded, Bound}} {
-			c.onlyReads.mu.Lock()
-			c.onlyReads.trips = maxReads
-			c.onlyReads.mu.Unlock()
+			c.only.reads.mu.Lock()
+			c.only.reads.trips = maxReads
+			c.only.reads.mu.Unlock()
 			bounded, cancel := c.WithBound(ctx)
 			began := time.Now()
 			_, err := c.Get(bounded, "k")

@@ -26,6 +26,37 @@ var endedCtx = func() context.Context {
 	return ctx
 }()
 
+// A server is what a link knows of one server.
+type server struct {
+	link       *link
+	queue      *serverQueue // of the calls that no replica confirms
+	confirming sync.Map     // *serverQueue by its Confirm
+	clock      clock
+	breaker    *breaker
+	reads      reads
+}
+
+func newServer(c *link) *server {
+	s := &server{link: c, breaker: &breaker{link: c, born: time.Now(), watchers: map[*watcher]struct{}{}}}
+	s.queue = newQueue(s, Confirm{}, minPipelineBytes)
+	return s
+}
+
+// server returns what is known of the server with this Node.
+func (c *link) server(node string) *server {
+	if node == "" {
+		return c.only
+	}
+	s, known := c.servers.Load(node)
+	if !known {
+		s, _ = c.servers.LoadOrStore(node, newServer(c))
+	}
+	return s.(*server)
+}
+
+// serverOf is server for the one that has key.
+func (c *link) serverOf(key string) *server { return c.server(c.Node(key)) }
+
 // Node returns the name of the server that has key, as far as the client knows. Calls for one node are sent together,
 // so that a node that hangs does not delay calls to others. Node never blocks. It returns "" if there is only one
 // server. While a Cluster's topology is unknown, Node returns "?" and asks for the topology in the background.
@@ -101,7 +132,7 @@ func (c *link) askTopology(key string) *answer[struct{}] {
 			err = TooLate(notSent(err), began)
 		}
 		if err != nil {
-			c.breakerOf(unknownNode).outcome(began, err)
+			c.server(unknownNode).breaker.outcome(began, err)
 		}
 		return struct{}{}, err
 	})
@@ -180,18 +211,6 @@ type clock struct {
 	sample Sample     // the zero Sample: none is known
 }
 
-// clockOf returns the clock of a server.
-func (c *link) clockOf(node string) *clock {
-	if node == "" {
-		return &c.onlyClock
-	}
-	k, ok := c.clocks.Load(node)
-	if !ok {
-		k, _ = c.clocks.LoadOrStore(node, new(clock))
-	}
-	return k.(*clock)
-}
-
 // A Question is a request for the server's time that is under way. All callers that need its answer share it.
 type Question = answer[Sample]
 
@@ -199,7 +218,7 @@ type Question = answer[Sample]
 // that server has not told its time yet, Now returns a Question to wait for. Callers call Now again after its answer.
 func (c *Client) Now(key string) (us int64, wait *Question) {
 	now := time.Now()
-	k := c.clockOf(c.Node(key))
+	k := &c.serverOf(key).clock
 	k.mu.Lock()
 	sample := k.sample
 	k.mu.Unlock()
@@ -234,7 +253,7 @@ func (c *Client) Time(ctx context.Context, key string) (int64, error) {
 
 // Learn refines what is known of the clock of the server that has key.
 func (c *link) Learn(key string, s Sample) {
-	k := c.clockOf(c.Node(key))
+	k := &c.serverOf(key).clock
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.sample = k.sample.Refined(s)
@@ -302,7 +321,7 @@ func (c *Client) ensureSupported(ctx context.Context, key string) error {
 	if c.checked.Load() {
 		return nil
 	}
-	if _, err := c.askTime(c.clockOf(c.Node(key)), key).wait(ctx); err != nil {
+	if _, err := c.askTime(&c.serverOf(key).clock, key).wait(ctx); err != nil {
 		return notSent(err)
 	}
 	return nil

@@ -153,7 +153,7 @@ func TestLongWayIsSharedByMoreRoundTrips(t *testing.T) {
 		}
 		h.echoes(t, 600)
 		h.done.Wait()
-		if limit := min(maxSpread, h.queueOf(echoed("k", 1)).link.connections); most != limit {
+		if limit := min(maxSpread, h.queueOf(echoed("k", 1)).server.link.connections); most != limit {
 			t.Errorf("%d round trips were under way; want %d", most, limit)
 		}
 	})
