@@ -1,6 +1,7 @@
 package check
 
 import (
+	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
@@ -52,7 +53,9 @@ func (r *Report) revocations(h *history.History) {
 			if l.Revoked == nil || !l.Revoked.Succeeded() {
 				continue
 			}
-			if beyond := l.Believed - l.Revoked.Return - int64(h.Terms.TTL); beyond > 0 {
+			end := l.Revoked.Return + int64(h.Terms.TTL)
+			back := slices.ContainsFunc(h.Losses, func(x history.Loss) bool { return x.Revives && l.Revoked.At <= x.To && x.From < end })
+			if beyond := l.Believed - end; beyond > 0 && !back {
 				r.bad("told", l.Key, "%s %s was believed in for %v more than a TTL after its revocation had returned", op, name(l.Operation), time.Duration(beyond))
 			}
 		}
