@@ -233,12 +233,17 @@ func (in *instance) launch() error {
 	return nil
 }
 
-// answers reports whether the process pid, and not another server that got the port first, answers.
+// answers reports whether the process pid, and not another server that got the port first, answers. While it loads
+// its files it answers INFO, and not PING.
 func (in *instance) answers(pid int) bool {
 	rdb := in.client(time.Second)
 	defer rdb.Close()
-	text, err := rdb.Info(context.Background(), "server").Result()
-	return err != nil && strings.Contains(err.Error(), "NOAUTH") || strings.Contains(text, fmt.Sprintf("process_id:%d\r\n", pid))
+	ctx := context.Background()
+	text, err := rdb.Info(ctx, "server").Result()
+	if err != nil {
+		return strings.Contains(err.Error(), "NOAUTH")
+	}
+	return strings.Contains(text, fmt.Sprintf("process_id:%d\r\n", pid)) && rdb.Ping(ctx).Err() == nil
 }
 
 func (in *instance) kill() {
