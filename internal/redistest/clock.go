@@ -14,7 +14,7 @@ import (
 //go:embed preload/clock.c
 var clockSource []byte
 
-// Clock is a server's wall clock, which jumps when it is told to.
+// Clock is a server's wall clock, which jumps and stops when it is told to.
 type Clock struct {
 	tb   testing.TB
 	path string
@@ -33,12 +33,18 @@ func StartWithClock(tb testing.TB, v Version, args ...string) (*Server, *Clock) 
 }
 
 // Shift sets the server's wall clock to d from this machine's.
-func (c *Clock) Shift(d time.Duration) {
+func (c *Clock) Shift(d time.Duration) { c.set(d.Microseconds(), 0) }
+
+// Stop sets the server's wall clock, which from then on stands still.
+func (c *Clock) Stop(at time.Time) { c.set(0, at.UnixMicro()) }
+
+func (c *Clock) set(shift, stopped int64) {
 	c.tb.Helper()
 	// Written in place and at once: the server has the file mapped.
 	file := Must(os.OpenFile(c.path, os.O_CREATE|os.O_WRONLY, 0o600))(c.tb)
 	defer file.Close()
-	Must(file.Write(binary.NativeEndian.AppendUint64(nil, uint64(d.Microseconds()))))(c.tb)
+	words := binary.NativeEndian.AppendUint64(nil, uint64(shift))
+	Must(file.Write(binary.NativeEndian.AppendUint64(words, uint64(stopped))))(c.tb)
 }
 
 func buildClock(tb testing.TB, dir string) (library string) {

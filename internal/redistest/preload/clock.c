@@ -1,6 +1,7 @@
 // Preloaded into a server, this moves its wall clock by the microseconds that
-// the file CLOCK_SHIFT holds as an int64, from one reading to the next. The
-// monotonic clock goes on as it is.
+// the file CLOCK_SHIFT holds as an int64, from one reading to the next, or stops
+// it at those since 1970 that the file holds as a second one, if that is not 0.
+// The monotonic clock goes on as it is.
 //
 // It is built without the C library, which is found in the program that it is
 // loaded into: that may be of another release than the compiler's.
@@ -13,15 +14,15 @@
 #include <time.h>
 #include <unistd.h>
 
-static const volatile int64_t none = 0;
-static const volatile int64_t *shift = &none;
+static const volatile int64_t none[2];
+static const volatile int64_t *shift = none;
 
 __attribute__((constructor)) static void begin(void) {
 	const char *name = getenv("CLOCK_SHIFT");
 	int file = name ? open(name, O_RDONLY) : -1;
 	if (file < 0)
 		return;
-	void *at = mmap(NULL, sizeof *shift, PROT_READ, MAP_SHARED, file, 0);
+	void *at = mmap(NULL, sizeof none, PROT_READ, MAP_SHARED, file, 0);
 	close(file);
 	if (at != MAP_FAILED)
 		shift = at;
@@ -31,9 +32,10 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
 	int failed = syscall(SYS_clock_gettime, clock, now);
 	if (failed || (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE))
 		return failed;
-	int64_t us = (int64_t)now->tv_sec * 1000000 + now->tv_nsec / 1000 + *shift;
+	int64_t stopped = shift[1];
+	int64_t us = stopped ? stopped : (int64_t)now->tv_sec * 1000000 + now->tv_nsec / 1000 + shift[0];
 	now->tv_sec = us / 1000000;
-	now->tv_nsec = us % 1000000 * 1000 + now->tv_nsec % 1000;
+	now->tv_nsec = us % 1000000 * 1000 + (stopped ? 0 : now->tv_nsec % 1000);
 	return 0;
 }
 

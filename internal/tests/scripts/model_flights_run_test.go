@@ -13,19 +13,16 @@ import (
 	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/loads"
 	"github.com/leasehold-go/leasehold/internal/protocol"
-	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // The same of cached values.
 func TestModelOfFlights(t *testing.T) {
 	c := scriptConstants(t)
-	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
-		t.Parallel()
-		s := newModelServer(t, target)
+	eachModelServer(t, func(t *testing.T, s *modelServer) {
 		rapid.Check(t, func(rt *rapid.T) {
-			named := s.fresh(rt, keys.Flight)
-			m := &loadMachine{machine: s.machine(rt, newFlightModel(c), named.Part), res: newLoadsResource(named), tokens: map[uint64]int64{}}
-			flightOf(m.model).near.key = loads.Near(named)
+			named, f := s.fresh(rt, keys.Flight), newFlightModel(c)
+			m := &loadMachine{machine: s.machine(rt, f, named.Part), f: f, res: newLoadsResource(named), tokens: map[uint64]int64{}}
+			f.near.key = loads.Near(named)
 			rt.Repeat(map[string]func(*rapid.T){
 				"enter": m.enterNew, "enter more": m.enterNew, "enter again": m.enterAgain, "leave": m.leave, "ask": m.ask, "renew": m.renew,
 				"land": m.land, "land more": m.land, "invalidate": m.invalidate, "put": m.put, "inspect": m.inspect, "pass": m.pass, "lose": m.loseOne,
@@ -38,13 +35,12 @@ func TestModelOfFlights(t *testing.T) {
 
 type loadMachine struct {
 	machine
+	f      *flightModel
 	res    *resource
 	tokens map[uint64]int64 // of the load that a request leads or waits for
 	seen   []string         // values and failures
 	told   int              // the number of the last call that readers acknowledge
 }
-
-func flightOf(r reference) *flightModel { return r.(*flightModel) }
 
 func (m *loadMachine) enterNew(t *rapid.T) {
 	handle := rapid.SampledFrom(modelHandles).Draw(t, "handle")
@@ -57,12 +53,12 @@ func (m *loadMachine) enterNew(t *rapid.T) {
 func (m *loadMachine) enterAgain(t *rapid.T) { m.enter(t, m.again(t)) }
 
 func (m *loadMachine) enter(t *rapid.T, r *request) {
-	o := protocol.EnterOptions{VoidAfter: new(m.clock() + 5_000_000), Wait: rapid.IntRange(0, 5).Draw(t, "tries") < 5}
+	o := protocol.EnterOptions{VoidAfter: new(m.us() + 5_000_000), Wait: rapid.IntRange(0, 5).Draw(t, "tries") < 5}
 	if rapid.IntRange(0, 9).Draw(t, "void") == 9 {
 		*o.VoidAfter += rapid.SampledFrom([]int64{0, -1, 1}).Draw(t, "void") - 5_000_000
 	}
 	// What it has seen: nothing, what is there now, or what was there before.
-	now := flightOf(m.model)
+	now := m.f
 	var rejected loads.Rejected
 	switch rapid.IntRange(0, 4).Draw(t, "seen") {
 	case 1:
@@ -80,8 +76,8 @@ func (m *loadMachine) enter(t *rapid.T, r *request) {
 	r = r.rejecting(rejected)
 	what := fmt.Sprintf("enter %s for %v, %+v, %+v", name(r), r.TTL, o, rejected)
 	c := r.Enter(o)
-	got, ok := m.callOf(r, 7, what, c, 1, func(ref reference) any {
-		return flightOf(ref).enter(r.Member(), r.TTL.Milliseconds(), look{*o.VoidAfter, o.Wait, rejected.Value, rejected.Failure})
+	got, ok := m.callOf(r, 7, what, c, func() any {
+		return m.f.enter(r.Member(), r.TTL.Milliseconds(), look{*o.VoidAfter, o.Wait, rejected.Value, rejected.Failure})
 	})
 	if !ok {
 		return
@@ -99,14 +95,14 @@ func (m *loadMachine) enter(t *rapid.T, r *request) {
 // token is mostly the one of the load that a request has to do with.
 func (m *loadMachine) token(t *rapid.T, r *request) uint64 {
 	if rapid.IntRange(0, 7).Draw(t, "other load") == 7 {
-		return uint64(m.clock())
+		return uint64(m.us())
 	}
 	return uint64(m.tokens[r.Seq])
 }
 
 func (m *loadMachine) leave(t *rapid.T) {
 	r := m.again(t)
-	m.leaves(t, r, func(ref reference, void int64) any { return flightOf(ref).leave(r.Member(), void) })
+	m.leaves(t, r, func(void int64) any { return m.f.leave(r.Member(), void) })
 }
 
 func (m *loadMachine) ask(t *rapid.T) {
@@ -124,7 +120,7 @@ func (m *loadMachine) ask(t *rapid.T) {
 		}
 	}
 	c := m.res.Ask(plain(asked))
-	got := m.call(what, c, 0, func(ref reference) outcome { return flightOf(ref).ask(members, tokens) })
+	got := m.call(what, c, func() outcome { return m.f.ask(members, tokens) })
 	must(m.res.ReadAsk(c, got.ints, plain(asked)))(m)
 }
 
@@ -138,8 +134,8 @@ func (m *loadMachine) renew(t *rapid.T) {
 		r.loads().Unwatch()
 	}
 	c := r.Renew(protocol.RenewOptions{Term: ttl, EnterMayArriveUntil: void})
-	got, ok := m.callOf(r, 0, fmt.Sprintf("renew %s for %v, alone %v, void %d", name(r), ttl, alone, void), c, -1, func(ref reference) any {
-		return flightOf(ref).renew(r.Member(), ttl.Milliseconds(), alone, (void+999)/1000)
+	got, ok := m.callOf(r, 0, fmt.Sprintf("renew %s for %v, alone %v, void %d", name(r), ttl, alone, void), c, func() any {
+		return m.f.renew(r.Member(), ttl.Milliseconds(), alone, (void+999)/1000)
 	})
 	if ok {
 		must(r.ReadRenew(got.ints))(m)
@@ -168,8 +164,8 @@ func (m *loadMachine) land(t *rapid.T) {
 		keep = -1
 	}
 	what := fmt.Sprintf("land %s(%d), void %d, %d bytes, keep %v, remember %v", name(r), token, void, 22+len(l.Suffix), l.Keep, l.Remember)
-	got := m.call(what, r.publish(token, void, l), 1, func(ref reference) outcome {
-		return flightOf(ref).land(r.Member(), strconv.FormatUint(token, 10), (void+999)/1000, landing{l.Prefix, l.Suffix, keep, l.Remember.Milliseconds()})
+	got := m.call(what, r.publish(token, void, l), func() outcome {
+		return m.f.land(r.Member(), strconv.FormatUint(token, 10), (void+999)/1000, landing{l.Prefix, l.Suffix, keep, l.Remember.Milliseconds()})
 	})
 	must(loads.ReadPublish(got.ints))(m)
 }
@@ -177,7 +173,7 @@ func (m *loadMachine) land(t *rapid.T) {
 func (m *loadMachine) invalidate(t *rapid.T) {
 	ack := m.acknowledge(t)
 	c := m.res.Resource.(*loads.Resource).Invalidate(ack)
-	got := m.call(fmt.Sprintf("invalidate %+v", ack), c, 0, func(ref reference) outcome { return flightOf(ref).invalidate(ack) })
+	got := m.call(fmt.Sprintf("invalidate %+v", ack), c, func() outcome { return m.f.invalidate(ack) })
 	must(loads.ReadInvalidate(got.ints, got.text))(m)
 }
 
@@ -186,8 +182,8 @@ func (m *loadMachine) put(t *rapid.T) {
 	void := m.model.common().us + rapid.Int64Range(-2_000_000, 4_000_000).Draw(t, "void")
 	v := loads.Result{Prefix: "p", Suffix: rapid.StringMatching("[a-z]{0,8}").Draw(t, "suffix"), Keep: time.Duration(rapid.IntRange(1, 9000).Draw(t, "keep")) * time.Millisecond}
 	ack := m.acknowledge(t)
-	got := m.call(fmt.Sprintf("put %+v, void %d, %+v", v, void, ack), m.res.Resource.(*loads.Resource).Put(void, v, ack), 1, func(ref reference) outcome {
-		return flightOf(ref).store(void, landing{v.Prefix, v.Suffix, v.Keep.Milliseconds(), 0}, ack)
+	got := m.call(fmt.Sprintf("put %+v, void %d, %+v", v, void, ack), m.res.Resource.(*loads.Resource).Put(void, v, ack), func() outcome {
+		return m.f.store(void, landing{v.Prefix, v.Suffix, v.Keep.Milliseconds(), 0}, ack)
 	})
 	must(loads.ReadPut(got.ints, got.text))(m)
 }
@@ -195,7 +191,7 @@ func (m *loadMachine) put(t *rapid.T) {
 // inspect changes nothing, and says what the reference knows.
 func (m *loadMachine) inspect(*rapid.T) {
 	c := m.res.inspect()
-	got := m.call("inspect", c, 0, func(ref reference) outcome { return flightOf(ref).inspect() })
+	got := m.call("inspect", c, func() outcome { return m.f.inspect() })
 	s := must(loads.ReadInspect(got.ints, got.text))(m)
 	if int64(s.Bytes) != got.ints[6] || (s.Loader == "") != (s.LeaseEnds == 0) {
 		m.Fatalf("inspected %+v", s)

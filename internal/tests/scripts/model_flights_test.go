@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -21,28 +22,11 @@ type flightModel struct {
 func newFlightModel(c constants) *flightModel {
 	f := &flightModel{}
 	f.c = c
-	f.adopt(append([]*cell{
-		sortedSet("holders", true), sortedSet("queue", false), sortedSet("alive", true),
-		{name: "fence"},
-		{name: "value"},
-		{name: "failure"},
-		{name: "landed"},
-		sortedSet("aside", true),
-		sortedSet("schemas", true),
-	}, append(revocationCells(), sortedSet("near", true))...))
+	f.held, f.queue, f.alive = sortedSet("holders", true), sortedSet("queue", false), sortedSet("alive", true)
+	f.fence, f.value, f.failure, f.landed = &cell{name: "fence"}, &cell{name: "value"}, &cell{name: "failure"}, &cell{name: "landed"}
+	f.aside, f.schemas, f.near, f.revocations = sortedSet("aside", true), sortedSet("schemas", true), sortedSet("near", true), newRevocations()
+	f.cells = []*cell{f.held, f.queue, f.alive, f.fence, f.value, f.failure, f.landed, f.aside, f.schemas, f.marks, f.audit, f.near}
 	return f
-}
-
-func (f *flightModel) adopt(c []*cell) {
-	f.cells, f.held, f.queue, f.alive, f.fence = c, c[0], c[1], c[2], c[3]
-	f.value, f.failure, f.landed, f.aside, f.schemas = c[4], c[5], c[6], c[7], c[8]
-	f.marks, f.audit, f.near = c[9], c[10], c[11]
-}
-
-func (f *flightModel) fork() reference {
-	g := *f
-	g.adopt(cloneCells(f.cells))
-	return &g
 }
 
 // listSchema says that the schema, which is 0 in all of these tests, is in use until at.
@@ -163,9 +147,9 @@ func (f *flightModel) ask(members []string, tokens []int64) outcome {
 	var first int64
 	var standings []int64
 	var text []string
-	places := f.queue.clone() // as they were: a member that is named twice is asked about twice
+	places := maps.Clone(f.queue.scores) // as they were: a member that is named twice is asked about twice
 	for i, m := range members {
-		state, left, token, place := int64(0), int64(0), tokens[i], places.at(m)
+		state, left, token, place := int64(0), int64(0), tokens[i], int64(places[m])
 		switch {
 		case f.held.at(m) > f.now:
 			state, left, token = 1, f.held.at(m)-f.now, last

@@ -71,8 +71,8 @@ func (m *permitMachine) renewKept(t *rapid.T) {
 	}
 	ttl := rapid.SampledFrom([]time.Duration{r.TTL, r.TTL, time.Millisecond}).Draw(t, "ttl")
 	registered := m.members(7)
-	reply, ok := m.renewal(r, protocol.RenewOptions{Term: ttl, Counts: true, Keeps: true}, func(ref reference) []int64 {
-		return on(ref).renewKept(r.Member(), ttl.Milliseconds())
+	reply, ok := m.renewal(r, protocol.RenewOptions{Term: ttl, Counts: true, Keeps: true}, func() []int64 {
+		return m.p.renewKept(r.Member(), ttl.Milliseconds())
 	})
 	// What follows does not depend on the reference.
 	if ok && registered == 0 && !reply.Use.Recalled {

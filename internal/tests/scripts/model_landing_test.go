@@ -119,7 +119,7 @@ func (f *flightModel) inspect() outcome {
 		if !c.exists() {
 			return -2
 		}
-		return c.until - f.keyMS
+		return c.until - f.now
 	}
 	ints := []int64{
 		f.us, max(0, ends-f.now), f.last(), waits, int64(len(f.aside.order(f.now+1, forever))),

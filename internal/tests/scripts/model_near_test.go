@@ -110,12 +110,12 @@ func (m *loadMachine) nearRead(t *rapid.T) {
 	lasts := time.Duration(rapid.IntRange(20, 60_000).Draw(t, "lasts")) * time.Millisecond
 	known := ""
 	if rapid.Bool().Draw(t, "known") {
-		known = head(flightOf(m.model).value.text)
+		known = head(m.f.value.text)
 	}
 	names := m.res.names
 	c := loads.NearRead(names.Part("value"), loads.Near(names), reader, lasts, known)
-	got := m.call(fmt.Sprintf("near read of %s for %v, known %q", reader[:1], lasts, known), c, 0, func(ref reference) outcome {
-		return flightOf(ref).nearRead(reader, lasts.Milliseconds(), known)
+	got := m.call(fmt.Sprintf("near read of %s for %v, known %q", reader[:1], lasts, known), c, func() outcome {
+		return m.f.nearRead(reader, lasts.Milliseconds(), known)
 	})
 	must(loads.ReadNearRead(got.ints, got.text))(m)
 }
@@ -127,8 +127,8 @@ func (m *loadMachine) nearTell(t *rapid.T) {
 		t.Skip("nobody listens")
 	}
 	c := loads.NearTell(loads.Near(m.res.names), ack, readers)
-	got := m.call(fmt.Sprintf("near tell %q, %+v", readers, ack), c, 0, func(ref reference) outcome {
-		return flightOf(ref).nearTell(ack, readers)
+	got := m.call(fmt.Sprintf("near tell %q, %+v", readers, ack), c, func() outcome {
+		return m.f.nearTell(ack, readers)
 	})
 	must(loads.ReadNearTell(got.ints, readers))(m)
 }
@@ -136,7 +136,7 @@ func (m *loadMachine) nearTell(t *rapid.T) {
 // nearLeave names the score of the registration, or another one, or none.
 func (m *loadMachine) nearLeave(t *rapid.T) {
 	reader, ack := m.handle(t), m.acknowledge(t)
-	near := flightOf(m.model).near
+	near := m.f.near
 	var drops []loads.Drop
 	score := ""
 	if ack.Number != "" {
@@ -144,7 +144,7 @@ func (m *loadMachine) nearLeave(t *rapid.T) {
 		drops = []loads.Drop{{Acknowledge: ack, Score: score, Near: near.key}}
 	}
 	c := loads.NearLeave([]string{near.key}, reader, drops)
-	m.call(fmt.Sprintf("near leave of %s, %+v, score %q", reader[:1], ack, score), c, 0, func(ref reference) outcome {
-		return flightOf(ref).nearLeave(reader, score, ack)
+	m.call(fmt.Sprintf("near leave of %s, %+v, score %q", reader[:1], ack, score), c, func() outcome {
+		return m.f.nearLeave(reader, score, ack)
 	})
 }

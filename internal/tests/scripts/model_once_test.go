@@ -43,7 +43,7 @@ type slot struct {
 
 // once makes some requests runs that are completed once.
 func (m *permitMachine) once(t *rapid.T, r *request) *request {
-	if !m.fenced() || rapid.IntRange(0, 2).Draw(t, "once") > 0 {
+	if !m.p.fenced || rapid.IntRange(0, 2).Draw(t, "once") > 0 {
 		return r
 	}
 	keep := rapid.SampledFrom([]time.Duration{time.Second, time.Minute, time.Hour}).Draw(t, "keep")

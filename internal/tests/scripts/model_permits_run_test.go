@@ -12,7 +12,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/protocol"
-	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/setting"
 	"github.com/leasehold-go/leasehold/luascripts"
 )
@@ -29,19 +28,17 @@ func scriptConstants(t *testing.T) constants {
 }
 
 // Random calls of three handles on one key, each of which has to answer, publish and leave behind what the reference
-// says, to the last bit; on the embedded server with a clock that stands still between the calls.
+// says, to the last bit; on servers whose clock stands still between the calls.
 func TestModelOfPermits(t *testing.T) {
 	c := scriptConstants(t)
 	for kind, fenced := range map[keys.Kind]bool{keys.Semaphore: false, keys.Mutex: true} {
 		t.Run(string(kind), func(t *testing.T) {
-			redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
-				t.Parallel()
-				s := newModelServer(t, target)
+			eachModelServer(t, func(t *testing.T, s *modelServer) {
 				rapid.Check(t, func(rt *rapid.T) {
 					named := s.fresh(rt, kind)
-					res := newPermitsResource(named, fenced)
-					m := &permitMachine{s.machine(rt, newPermitsModel(fenced, c), named.Part), res, map[uint64]uint64{}, map[uint64]*slot{}}
-					on(m.model).held.key = named.Part("holders")
+					res, p := newPermitsResource(named, fenced), newPermitsModel(fenced, c)
+					m := &permitMachine{s.machine(rt, p, named.Part), p, res, map[uint64]uint64{}, map[uint64]*slot{}}
+					p.held.key = named.Part("holders")
 					rt.Repeat(map[string]func(*rapid.T){
 						"enter": m.enterNew, "enter again": m.enterAgain, "leave": m.leave, "ask": m.ask, "renew": m.renew,
 						"pass": m.pass, "pass some": m.pass, "enter more": m.enterNew, "leave more": m.leave, "word": m.setWord, "set": m.setLimit, "set again": m.setLimit, "lose": m.loseOne,
@@ -57,21 +54,18 @@ func TestModelOfPermits(t *testing.T) {
 
 type permitMachine struct {
 	machine
+	p     *permitsModel
 	res   *resource
 	last  map[uint64]uint64 // the last turn's token, of those whose leave tells it
 	slots map[uint64]*slot  // of those that are runs of the slot
 }
-
-func (m *permitMachine) fenced() bool { return m.model.(*permitsModel).fenced }
-
-func on(r reference) *permitsModel { return r.(*permitsModel) }
 
 func ints(v []int64) outcome { return outcome{ints: v} }
 
 func (m *permitMachine) enterNew(t *rapid.T) {
 	handle := rapid.SampledFrom(modelHandles).Draw(t, "handle")
 	permits, limit := 1, 1
-	if !m.fenced() {
+	if !m.p.fenced {
 		limit = rapid.IntRange(1, 4).Draw(t, "limit")
 		permits = rapid.IntRange(1, 4).Draw(t, "permits")
 	}
@@ -90,24 +84,24 @@ func (m *permitMachine) enter(t *rapid.T, r *request) {
 		AwaitsKept: rapid.Bool().Draw(t, "awaits kept"),
 	}
 	if rapid.IntRange(0, 5).Draw(t, "void") == 5 {
-		o.VoidAfter = new(m.clock() + rapid.SampledFrom([]int64{0, -1, 1, 5_000_000}).Draw(t, "void"))
+		o.VoidAfter = new(m.us() + rapid.SampledFrom([]int64{0, -1, 1, 5_000_000}).Draw(t, "void"))
 	}
 	if ticket, ok := m.tickets[r.Seq]; ok && rapid.Bool().Draw(t, "old ticket") {
 		o.Ticket = ticket
 	}
 	what := fmt.Sprintf("enter %s: %d of %d for %v, %+v", name(r), r.Permits, r.Limit, r.TTL, o)
-	got, ok := m.callOf(r, 7, what, r.Enter(o), 1, func(ref reference) any {
+	got, ok := m.callOf(r, 7, what, r.Enter(o), func() any {
 		e := entering{void: *o.Void(), ticket: o.Ticket, wait: o.Wait, awaits: o.AwaitsKept, max: o.MaxWaiters, keeps: r.terms.Keeps && m.slots[r.Seq] == nil}
 		if !o.Wait && !o.AwaitsKept {
 			e.max = 0 // such a try does not tell it
 		}
 		if m.slots[r.Seq] != nil {
-			return on(ref).enterOnce(r.Member(), e)
+			return m.p.enterOnce(r.Member(), e)
 		}
-		return on(ref).enter(r.Member(), e)
+		return m.p.enter(r.Member(), e)
 	})
 	if ok {
-		m.entered(r, must(r.ReadEnter(nil, got.ints))(m), on(m.model).held)
+		m.entered(r, must(r.ReadEnter(nil, got.ints))(m), m.p.held)
 	}
 }
 
@@ -153,61 +147,51 @@ func (m *permitMachine) leaveOf(t *rapid.T, r *request) {
 	m.gaveUp(r)
 	void := int64(0)
 	if rapid.IntRange(0, 2).Draw(t, "stray") == 2 {
-		void = m.clock() + rapid.SampledFrom([]int64{5_000_000, 0, 1, 1_000}).Draw(t, "void")
+		void = m.us() + rapid.SampledFrom([]int64{5_000_000, 0, 1, 1_000}).Draw(t, "void")
 	}
-	last, before := int64(m.last[r.Seq]), int64(0)
-	was, fenceEnds := notHeld, false
-	if last != 0 {
-		before, was, fenceEnds = m.lastIssued(), m.standingOf(r), m.endsSoon(3)
-	}
-	got, ok := m.callOf(r, 0, fmt.Sprintf("leave %s, void %d, last token %d", name(r), void, last), r.Leave(void), 1, func(ref reference) any {
+	last := int64(m.last[r.Seq])
+	before, held := m.lastIssued(), m.holder() == r.Member()
+	got, ok := m.callOf(r, 0, fmt.Sprintf("leave %s, void %d, last token %d", name(r), void, last), r.Leave(void), func() any {
 		switch s := m.slots[r.Seq]; {
 		case last != 0:
-			return on(ref).leaveTurns(r.Member(), (void+999)/1000, last)
+			return m.p.leaveTurns(r.Member(), (void+999)/1000, last)
 		case s != nil && s.completes:
-			return on(ref).complete(r.Member(), (void+999)/1000, s.keep.Milliseconds())
+			return m.p.complete(r.Member(), (void+999)/1000, s.keep.Milliseconds())
 		}
-		return on(ref).leave(r.Member(), (void+999)/1000)
+		return m.p.leave(r.Member(), (void+999)/1000)
 	})
 	if !ok {
 		return
 	}
 	reply := must(r.ReadLeave(got.ints))(m)
-	if last != 0 && !fenceEnds {
-		m.rises(r, was, before, reply)
+	if last != 0 {
+		m.rises(r, held, before, reply)
 	}
 }
 
 func (m *permitMachine) ask(t *rapid.T) {
 	asked, members := m.asking(t)
 	c := m.res.Ask(plain(asked))
-	got := m.call(fmt.Sprintf("ask %q", members), c, 0, func(ref reference) outcome { return on(ref).ask(members) })
+	got := m.call(fmt.Sprintf("ask %q", members), c, func() outcome { return m.p.ask(members) })
 	must(m.res.ReadAsk(c, got.ints, plain(asked)))(m)
-}
-
-// renewing is what the references of permits can say of a renewal.
-type renewing interface {
-	revoking
-	left(member string) int64
-	renew(member string, ttl int64) []int64
 }
 
 // renew is of a machine of permits, with or without a total.
 func (m *machine) renew(t *rapid.T) {
 	r := m.again(t)
 	ttl := rapid.SampledFrom([]time.Duration{r.TTL, r.TTL, time.Millisecond, 30 * time.Second}).Draw(t, "ttl")
-	m.renewal(r, protocol.RenewOptions{Term: ttl}, func(ref reference) []int64 {
-		return ref.(renewing).renew(r.Member(), ttl.Milliseconds())
+	m.renewal(r, protocol.RenewOptions{Term: ttl}, func() []int64 {
+		return m.model.(interface{ renew(string, int64) []int64 }).renew(r.Member(), ttl.Milliseconds())
 	})
 }
 
 // renewal sends a renewal. It is not ok where that is told that the request was revoked: one that is
 // made again after its tombstone may wait meanwhile, but has no lease.
-func (m *machine) renewal(r *request, o protocol.RenewOptions, predict func(reference) []int64) (reply protocol.Reply, ok bool) {
-	got := m.call(fmt.Sprintf("renew %s, %+v", name(r), o), r.Renew(o), -1, func(ref reference) outcome {
-		return ref.(renewing).unlessRevoked(r.Member(), 0, predict(ref))
+func (m *machine) renewal(r *request, o protocol.RenewOptions, predict func() []int64) (reply protocol.Reply, ok bool) {
+	got := m.call(fmt.Sprintf("renew %s, %+v", name(r), o), r.Renew(o), func() outcome {
+		return m.model.common().unlessRevoked(r.Member(), 0, predict())
 	})
-	if m.toldRevoked(r, got, m.model.(renewing).left(r.Member()) > 0) {
+	if m.toldRevoked(r, got, m.model.common().left(r.Member()) > 0) {
 		return reply, false
 	}
 	return must(r.ReadRenew(got.ints))(m), true
@@ -215,9 +199,9 @@ func (m *machine) renewal(r *request, o protocol.RenewOptions, predict func(refe
 
 // setWord stores a limit, or sets the last token, as if the clock had been ahead.
 func (m *permitMachine) setWord(t *rapid.T) {
-	at := m.clock()
-	value, word := int64(rapid.IntRange(1, 4).Draw(t, "limit")), on(m.model).word
-	if m.fenced() {
+	at, word := m.us(), m.p.word
+	value := int64(rapid.IntRange(1, 4).Draw(t, "limit"))
+	if m.p.fenced {
 		value = at + time.Minute.Microseconds()
 	}
 	word.text, word.set, word.until = strconv.FormatInt(value, 10), true, at/1000+time.Hour.Milliseconds()
@@ -229,13 +213,13 @@ func (m *permitMachine) setWord(t *rapid.T) {
 func (m *machine) newSetting(t *rapid.T, most int) settingCall {
 	return settingCall{
 		handle: rapid.SampledFrom(modelHandles).Draw(t, "handle"), limit: rapid.IntRange(0, most).Draw(t, "limit"),
-		number: m.clock() + rapid.SampledFrom([]int64{0, 0, 1, 1_000_000, -1, -2_000_000, -4_999_000, -5_000_000, 6_000_000}).Draw(t, "ahead"),
+		number: m.us() + rapid.SampledFrom([]int64{0, 0, 1, 1_000_000, -1, -2_000_000, -4_999_000, -5_000_000, 6_000_000}).Draw(t, "ahead"),
 	}
 }
 
 // setLimit sets the limit of a semaphore: a new setting, or one that was sent before.
 func (m *permitMachine) setLimit(t *rapid.T) {
-	if m.fenced() {
+	if m.p.fenced {
 		t.Skip("a mutex has none")
 	}
 	var s settingCall
@@ -247,7 +231,7 @@ func (m *permitMachine) setLimit(t *rapid.T) {
 	}
 	res := m.res.Resource
 	c := res.Set(protocol.SetOptions{Handle: s.handle, Limit: s.limit, Number: s.number})
-	got := m.call(fmt.Sprintf("set %+v", s), c, 1, func(ref reference) outcome { return ints(on(ref).set(s)) })
+	got := m.call(fmt.Sprintf("set %+v", s), c, func() outcome { return ints(m.p.set(s)) })
 	must(setting.Read(got.ints))(m)
 }
 

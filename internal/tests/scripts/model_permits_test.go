@@ -16,7 +16,6 @@ type permitsModel struct {
 	done    *cell // says that the slot is complete
 	keepers *cell // the handles that may keep leases
 	own     string
-	told    []int64 // what the reply says of the caller's other waiters
 }
 
 func newPermitsModel(fenced bool, c constants) *permitsModel {
@@ -26,21 +25,10 @@ func newPermitsModel(fenced bool, c constants) *permitsModel {
 	}
 	p := &permitsModel{fenced: fenced}
 	p.c = c
-	cells := []*cell{sortedSet("holders", true), sortedSet("queue", false), sortedSet("alive", true), {name: word}}
-	p.adopt(append(append(cells, revocationCells()...), &cell{name: "done:slot"}, sortedSet("keepers", true)))
+	p.held, p.queue, p.alive, p.word = sortedSet("holders", true), sortedSet("queue", false), sortedSet("alive", true), &cell{name: word}
+	p.done, p.keepers, p.revocations = &cell{name: "done:slot"}, sortedSet("keepers", true), newRevocations()
+	p.cells = []*cell{p.held, p.queue, p.alive, p.word, p.marks, p.audit, p.done, p.keepers}
 	return p
-}
-
-func (p *permitsModel) adopt(cells []*cell) {
-	p.cells, p.held, p.queue, p.alive, p.word = cells, cells[0], cells[1], cells[2], cells[3]
-	p.marks, p.audit, p.done, p.keepers = cells[4], cells[5], cells[6], cells[7]
-}
-
-func (p *permitsModel) fork() reference {
-	q := *p
-	q.adopt(cloneCells(p.cells))
-	q.told = nil
-	return &q
 }
 
 func (p *permitsModel) used() int { return len(p.held.order(p.now+1, forever)) }

@@ -13,8 +13,8 @@ import (
 // revocations is the reference of what marks the revoked attempts of a resource: their reasons, and the audit.
 type revocations struct{ marks, audit *cell }
 
-func revocationCells() []*cell {
-	return []*cell{{name: "revoked", fields: map[string]string{}}, {name: "audit", isStream: true}}
+func newRevocations() revocations {
+	return revocations{&cell{name: "revoked", fields: map[string]string{}}, &cell{name: "audit", isStream: true}}
 }
 
 // listedID is the ID of a member in listings.
@@ -107,14 +107,6 @@ func (f *flightModel) revoke(member, id, reason string) outcome {
 	return ints([]int64{state, f.us, 0})
 }
 
-// revoking is what both references can say of a revocation.
-type revoking interface {
-	reference
-	revoke(member, id, reason string) outcome
-	unlessRevoked(member string, nothing int64, reply any) outcome
-	stands(member string) bool // it holds or waits
-}
-
 func (p *permitsModel) stands(member string) bool { return p.left(member) > 0 || p.queue.has(member) }
 
 func (f *flightModel) stands(member string) bool {
@@ -125,7 +117,7 @@ func (f *flightModel) stands(member string) bool {
 // buried is a request that was revoked.
 type buried struct {
 	reason string // "": the mark was lost
-	until  int64  // when its tombstone ends, in ms, by a clock on which what passed counts
+	until  int64  // when its tombstone ends, in ms
 }
 
 // revoke revokes a request, as the one that was found, or as one of which nothing was.
@@ -135,15 +127,14 @@ func (m *machine) revoke(t *rapid.T, target protocol.Resource, r *request) outco
 		member = ""
 	}
 	reason := "reason " + strconv.Itoa(m.calls)
-	stood := m.model.(revoking).stands(r.Member()) // may be over by the time of the call
-	got := m.call(fmt.Sprintf("revoke %s as %q: %s", name(r), member, reason), target.Revoke(member, id, reason), 1,
-		func(ref reference) outcome { return ref.(revoking).revoke(member, id, reason) })
+	stood := m.model.stands(r.Member()) // may be over by the time of the call
+	got := m.call(fmt.Sprintf("revoke %s as %q: %s", name(r), member, reason), target.Revoke(member, id, reason),
+		func() outcome { return m.model.revoke(member, id, reason) })
 	// What holds without the reference: it is gone, the first reason stays, and a second call knows it.
 	if member == "" {
 		return got
 	}
-	model := m.model.(revoking)
-	if model.stands(member) {
+	if m.model.stands(member) {
 		m.Fatalf("%s was revoked, and is there", name(r))
 	}
 	b := m.revoked[r.Seq]
@@ -157,17 +148,13 @@ func (m *machine) revoke(t *rapid.T, target protocol.Resource, r *request) outco
 		if b.reason == "" {
 			b.reason = reason
 		}
-		b.until = m.model.common().now + m.aged + m.model.common().c.tombstone
+		b.until = m.model.common().now + m.model.common().c.tombstone
 		m.revoked[r.Seq] = b
 	}
 	return got
 }
 
-// wasRevoked reports whether a call was answered with a revocation, which has the first reason.
-func (m *machine) wasRevoked(r *request, got outcome) bool {
-	return m.toldRevoked(r, got, m.model.(revoking).stands(r.Member()))
-}
-
+// toldRevoked reports whether a call was answered with a revocation, which has the first reason.
 func (m *machine) toldRevoked(r *request, got outcome, there bool) bool {
 	if got.ints != nil {
 		return false
@@ -189,7 +176,7 @@ func (m *machine) gaveUp(r *request) {
 
 // notRevoked fails where a request that was revoked was let in again, while its tombstone lasts.
 func (m *machine) notRevoked(r *request) {
-	now := m.model.common().now + m.aged
+	now := m.model.common().now
 	if b, revoked := m.revoked[r.Seq]; revoked && now < b.until {
 		m.Fatalf("%s was revoked, and let in again %d ms before its tombstone ends", name(r), b.until-now)
 	}

@@ -3,7 +3,6 @@ package scripts_test
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -117,12 +116,6 @@ const forever = 1 << 62
 // immortal is how Redis says that a key has no expiry.
 const immortal = int64(-1)
 
-func (c *cell) clone() *cell {
-	d := *c
-	d.scores, d.fields, d.entries = maps.Clone(c.scores), maps.Clone(c.fields), slices.Clone(c.entries)
-	return &d
-}
-
 // String is how the key is compared.
 func (c *cell) String() string {
 	switch {
@@ -145,27 +138,27 @@ type base struct {
 	cells              []*cell
 	held, queue, alive *cell
 	revocations
-	us    int64 // the server's clock
-	now   int64 // the same in ms
-	keyMS int64 // the clock that keys expire by; see target.moments
-	sent  []string
-	c     constants
+	us   int64 // the server's clock
+	now  int64 // the same in ms
+	sent []string
+	told []int64 // what the reply says of the caller's other waiters
+	c    constants
 }
 
 type constants struct{ probation, alive, overdue, silence, few, batch, parked, fence, record, tombstone, markKept, recalled, coming, keeper int64 }
 
 // begin starts a call: keys whose time has come are gone.
-func (b *base) begin(at moment, gone func(until int64, at moment) bool) {
-	b.us, b.now, b.keyMS, b.sent = at.us, at.us/1000, at.key, nil
+func (b *base) begin(us int64, gone func(until, now int64) bool) {
+	b.us, b.now, b.sent, b.told = us, us/1000, nil, nil
 	for _, c := range b.cells {
-		if c.exists() && c.until != immortal && gone(c.until, at) {
+		if c.exists() && c.until != immortal && gone(c.until, b.now) {
 			c.clear()
 		}
 	}
 }
 
 // put stores a string for so many ms.
-func (b *base) put(c *cell, text string, ms int64) { c.text, c.set, c.until = text, true, b.keyMS+ms }
+func (b *base) put(c *cell, text string, ms int64) { c.text, c.set, c.until = text, true, b.now+ms }
 
 // publish tells a handle.
 func (b *base) publish(handle, text string) { b.sent = append(b.sent, handle+": "+text) }
@@ -207,28 +200,6 @@ func (b *base) times() []int64 {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-// age is what time does to the keys, where the clock can't be set: what is to come comes sooner.
-func (b *base) age(ms int64) {
-	for _, c := range b.cells {
-		for m := range c.scores {
-			if c.clock {
-				c.scores[m] -= float64(ms)
-			}
-		}
-		if c.exists() && c.until != immortal {
-			c.until -= ms
-		}
-	}
-}
-
-func cloneCells(cells []*cell) []*cell {
-	all := make([]*cell, len(cells))
-	for i, c := range cells {
-		all[i] = c.clone()
-	}
-	return all
 }
 
 // left is how long a lease lasts.

@@ -30,7 +30,6 @@ type family struct {
 	places, line, ready, turns, limits                      *cell
 	handle                                                  string // of the caller
 	callerTotal                                             int
-	told                                                    []int64 // outcomes of the caller's own waiters
 	more                                                    int64
 	steps                                                   int
 	expired                                                 []string
@@ -47,21 +46,11 @@ func newFamily(c constants) *family {
 	f.c = c
 	turns, alive, ready := sortedSet("turns", false), sortedSet("alive", true), sortedSet("ready", false)
 	turns.exact, alive.exact, ready.exact = true, true, true
-	cells := []*cell{sortedSet("holders", true), sortedSet("places", false), sortedSet("queue", false), sortedSet("line", false), alive, ready, turns}
-	f.adopt(append(append(cells, &cell{name: "limits", fields: map[string]string{}, until: immortal}), revocationCells()...))
+	f.held, f.places, f.queue, f.line = sortedSet("holders", true), sortedSet("places", false), sortedSet("queue", false), sortedSet("line", false)
+	f.alive, f.ready, f.turns, f.revocations = alive, ready, turns, newRevocations()
+	f.limits = &cell{name: "limits", fields: map[string]string{}, until: immortal}
+	f.cells = []*cell{f.held, f.places, f.queue, f.line, alive, ready, turns, f.limits, f.marks, f.audit}
 	return f
-}
-
-func (f *family) adopt(c []*cell) {
-	f.cells = c
-	f.held, f.places, f.queue, f.line, f.alive, f.ready, f.turns, f.limits = c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]
-	f.marks, f.audit = c[8], c[9]
-}
-
-func (f *family) fork() reference {
-	g := *f
-	g.adopt(cloneCells(f.cells))
-	return &g
 }
 
 // times are also those of the charges and marks in turns.
@@ -77,20 +66,6 @@ func (f *family) times() []int64 {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-func (f *family) age(ms int64) {
-	f.base.age(ms)
-	for m, s := range f.turns.scores {
-		switch {
-		case s >= holds:
-			f.turns.scores[m] -= float64(ms)
-		case s >= charges:
-			f.turns.scores[m] -= float64(ms * 32)
-		case s < 0:
-			f.turns.scores[m] += float64(ms * 32)
-		}
-	}
 }
 
 // judged is terms with the limits in force.

@@ -19,17 +19,15 @@ import (
 )
 
 // Random calls of three handles on four keys, each of which has to answer, publish and leave behind what the
-// reference says, to the last bit; on the embedded server with a clock that stands still between the calls. Any of
+// reference says, to the last bit; on servers whose clock stands still between the calls. Any of
 // the keys in Redis may be lost at any time.
 func TestModelOfFamiliesWithATotal(t *testing.T) {
 	c := scriptConstants(t)
-	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
-		t.Parallel()
-		s := newModelServer(t, target)
+	eachModelServer(t, func(t *testing.T, s *modelServer) {
 		rapid.Check(t, func(rt *rapid.T) {
 			s.fresh(rt, keys.Semaphore)
-			named := keys.Family{Prefix: s.prefix, Kind: keys.Semaphore, Name: strconv.Itoa(s.checks)}
-			m := &familyMachine{s.machine(rt, newFamily(c), named.Together().Part), named}
+			named, f := keys.Family{Prefix: s.prefix, Kind: keys.Semaphore, Name: strconv.Itoa(s.checks)}, newFamily(c)
+			m := &familyMachine{s.machine(rt, f, named.Together().Part), f, named}
 			rt.Repeat(map[string]func(*rapid.T){
 				"enter": m.enterNew, "enter more": m.enterNew, "enter yet more": m.enterNew, "enter again": m.enterAgain,
 				"leave": m.leave, "leave more": m.leave, "leave yet more": m.leaveHeld, "ask": m.ask, "ask more": m.ask, "renew": m.renew,
@@ -42,10 +40,9 @@ func TestModelOfFamiliesWithATotal(t *testing.T) {
 
 type familyMachine struct {
 	machine
+	f     *family
 	named keys.Family
 }
-
-func familyOf(r reference) *family { return r.(*family) }
 
 // resource is a key of the family, as a process with this configuration sees it.
 func (m *familyMachine) resource(key string, total, maxTotal int) *totals.Resource {
@@ -83,18 +80,18 @@ func (m *familyMachine) enter(t *rapid.T, r *request) {
 	}
 	maxTotal := max(0, rapid.IntRange(-6, 6).Draw(t, "max total"))
 	if rapid.IntRange(0, 8).Draw(t, "void") == 8 {
-		o.VoidAfter = new(m.clock() + rapid.SampledFrom([]int64{0, -1, 1, 5_000_000}).Draw(t, "void"))
+		o.VoidAfter = new(m.us() + rapid.SampledFrom([]int64{0, -1, 1, 5_000_000}).Draw(t, "void"))
 	}
 	if ticket, ok := m.tickets[r.Seq]; ok && rapid.Bool().Draw(t, "old ticket") {
 		o.Ticket = ticket
 	}
 	total := parseTerms(r.Member()).total
 	c := m.resource(r.key, total, maxTotal).Request(r.terms).Enter(o)
-	got, ok := m.callOf(r, 7, fmt.Sprintf("enter %s, %+v, %d", r.Member(), o, maxTotal), c, 1, func(ref reference) any {
-		return familyOf(ref).enter(r.Member(), entering{void: *o.Void(), ticket: o.Ticket, wait: o.Wait, max: o.MaxWaiters, maxTotal: maxTotal})
+	got, ok := m.callOf(r, 7, fmt.Sprintf("enter %s, %+v, %d", r.Member(), o, maxTotal), c, func() any {
+		return m.f.enter(r.Member(), entering{void: *o.Void(), ticket: o.Ticket, wait: o.Wait, max: o.MaxWaiters, maxTotal: maxTotal})
 	})
 	if ok {
-		m.entered(r, must(r.ReadEnter(c, got.ints))(m), familyOf(m.model).held)
+		m.entered(r, must(r.ReadEnter(c, got.ints))(m), m.f.held)
 	}
 }
 
@@ -104,7 +101,7 @@ func (m *familyMachine) leave(t *rapid.T) { m.leaveOne(t, m.again(t)) }
 func (m *familyMachine) leaveHeld(t *rapid.T) {
 	var held []*request
 	for _, r := range m.issued {
-		if familyOf(m.model).held.has(r.Member()) {
+		if m.f.held.has(r.Member()) {
 			held = append(held, r)
 		}
 	}
@@ -115,22 +112,22 @@ func (m *familyMachine) leaveHeld(t *rapid.T) {
 }
 
 func (m *familyMachine) leaveOne(t *rapid.T, r *request) {
-	m.leaves(t, r, func(ref reference, void int64) any { return familyOf(ref).leave(r.Member(), void) })
+	m.leaves(t, r, func(void int64) any { return m.f.leave(r.Member(), void) })
 }
 
 func (m *familyMachine) ask(t *rapid.T) {
 	asked, members := m.asking(t)
 	first := asked[0]
 	c := first.res.Ask(plain(asked))
-	got := m.call(fmt.Sprintf("ask %q", members), c, 0, func(ref reference) outcome {
-		return familyOf(ref).ask(first.terms.Handle, parseTerms(first.Member()).total, members)
+	got := m.call(fmt.Sprintf("ask %q", members), c, func() outcome {
+		return m.f.ask(first.terms.Handle, parseTerms(first.Member()).total, members)
 	})
 	must(first.res.ReadAsk(c, got.ints, plain(asked)))(m)
 }
 
 func (m *familyMachine) goOn(t *rapid.T) {
 	handle := rapid.SampledFrom(modelHandles[:3]).Draw(t, "handle")
-	m.call("go on", m.resource("", 5, 0).GoOn(handle), 0, func(ref reference) outcome { return familyOf(ref).ask(handle, 5, nil) })
+	m.call("go on", m.resource("", 5, 0).GoOn(handle), func() outcome { return m.f.ask(handle, 5, nil) })
 }
 
 func (m *familyMachine) setLimit(t *rapid.T) {
@@ -143,14 +140,14 @@ func (m *familyMachine) setLimit(t *rapid.T) {
 		m.set = append(m.set, s)
 	}
 	c := m.resource(s.key, 5, 0).Set(protocol.SetOptions{Handle: s.handle, Limit: s.limit, Number: s.number})
-	got := m.call(fmt.Sprintf("set %+v", s), c, 1, func(ref reference) outcome { return ints(familyOf(ref).set(s, 5)) })
+	got := m.call(fmt.Sprintf("set %+v", s), c, func() outcome { return ints(m.f.set(s, 5)) })
 	must(setting.Read(got.ints))(m)
 }
 
 // revoke takes away all permits of a request, and its places in the queue and in line.
 func (m *familyMachine) revoke(t *rapid.T) {
 	r := m.again(t)
-	familyOf(m.model).callerTotal = parseTerms(r.Member()).total
+	m.f.callerTotal = parseTerms(r.Member()).total
 	if m.machine.revoke(t, r.res.Resource, r).ints[0] != 1 {
 		return
 	}
