@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -31,19 +32,26 @@ type outcome struct {
 func (m *machine) call(what string, c *call.Call, predict func() outcome) outcome {
 	m.calls++
 	ints, err := m.client.Do(context.Background(), c)
-	got := outcome{ints, c.Text}
+	got, want := outcome{ints, c.Text}, outcome{}
+	verb, _, _ := strings.Cut(what, " ")
+	refused := m.full && slices.Contains([]string{"enter", "set", "land", "put"}, verb) && err != nil && strings.HasPrefix(err.Error(), "OOM")
 	if reason, revoked := call.Revoked(err); revoked {
 		got.text = []string{"REVOKED " + reason}
-	} else if err != nil {
+	} else if err != nil && !refused {
 		m.Fatalf("call %d, %s: %v", m.calls, what, err)
 	}
-	m.Logf("%d  %s  ->  %v %q", m.calls, what, got.ints, got.text)
+	m.Logf("%d  %s  ->  %v %q, %v", m.calls, what, got.ints, got.text, err)
 	b := m.model.common()
 	b.begin(m.us(), m.gone)
-	want := predict()
+	if !refused { // before it changed anything
+		want = predict()
+	}
 	cells, sent := m.read()
 	if differ := difference(got, want, sent, b.sent, cells, b.cells); differ != "" {
 		m.Fatalf("after %d calls, %s:%s", m.calls, what, differ)
+	}
+	if refused {
+		m.Skip("memory has run out")
 	}
 	return got
 }
@@ -98,6 +106,14 @@ func (m *machine) pass(t *rapid.T) {
 	}
 	m.Logf("   %v pass", time.Duration(d)*time.Microsecond)
 	m.setClock(m.now.Add(time.Duration(d) * time.Microsecond))
+}
+
+// fill lets memory run out, or has it be there again. What gives back and what keeps works also then.
+func (m *machine) fill(t *rapid.T) {
+	if m.mini != nil {
+		t.Skip("it has no limit")
+	}
+	m.limitMemory(t, rapid.IntRange(0, 3).Draw(t, "full") == 3)
 }
 
 // lose deletes a key, as an eviction does.

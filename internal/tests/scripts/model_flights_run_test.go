@@ -25,7 +25,7 @@ func TestModelOfFlights(t *testing.T) {
 			f.near.key = loads.Near(named)
 			rt.Repeat(map[string]func(*rapid.T){
 				"enter": m.enterNew, "enter more": m.enterNew, "enter again": m.enterAgain, "leave": m.leave, "ask": m.ask, "renew": m.renew,
-				"land": m.land, "land more": m.land, "invalidate": m.invalidate, "put": m.put, "inspect": m.inspect, "pass": m.pass, "lose": m.loseOne,
+				"land": m.land, "land more": m.land, "invalidate": m.invalidate, "put": m.put, "inspect": m.inspect, "pass": m.pass, "lose": m.loseOne, "fill": m.fill,
 				"revoke":    func(t *rapid.T) { m.revoke(t, m.res.Resource, m.again(t)) },
 				"near read": m.nearRead, "near read more": m.nearRead, "near tell": m.nearTell, "near leave": m.nearLeave,
 			})
@@ -133,13 +133,9 @@ func (m *loadMachine) renew(t *rapid.T) {
 		m.gaveUp(r)
 		r.loads().Unwatch()
 	}
-	c := r.Renew(protocol.RenewOptions{Term: ttl, EnterMayArriveUntil: void})
-	got, ok := m.callOf(r, 0, fmt.Sprintf("renew %s for %v, alone %v, void %d", name(r), ttl, alone, void), c, func() any {
+	m.renewal(r, protocol.RenewOptions{Term: ttl, EnterMayArriveUntil: void}, func() []int64 {
 		return m.f.renew(r.Member(), ttl.Milliseconds(), alone, (void+999)/1000)
 	})
-	if ok {
-		must(r.ReadRenew(got.ints))(m)
-	}
 }
 
 func (m *loadMachine) land(t *rapid.T) {

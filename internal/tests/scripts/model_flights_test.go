@@ -201,13 +201,13 @@ func (f *flightModel) leave(m string, void int64) outcome {
 	return outcome{ints: []int64{state, f.us}}
 }
 
-func (f *flightModel) renew(m string, ttl int64, alone bool, void int64) outcome {
+func (f *flightModel) renew(m string, ttl int64, alone bool, void int64) []int64 {
 	where, name, token, current := f.held, m, f.last(), true
 	ends := f.held.at(m)
 	if ends <= f.now {
 		where, current = f.aside, false
 		if name, token, ends = f.invalidated(m, -1); name == "" {
-			return outcome{ints: []int64{0}}
+			return []int64{0}
 		}
 	}
 	if alone {
@@ -215,12 +215,12 @@ func (f *flightModel) renew(m string, ttl int64, alone bool, void int64) outcome
 		if len(f.waiting(token, current)) == 0 {
 			where.drop(name)
 			f.bury(m, void)
-			return outcome{ints: []int64{-1}}
+			return []int64{-1}
 		}
 	}
 	till := f.now + ttl
 	if till <= ends {
-		return outcome{ints: []int64{ends - f.now}}
+		return []int64{ends - f.now}
 	}
 	where.put(name, till)
 	where.keep(till)
@@ -228,5 +228,5 @@ func (f *flightModel) renew(m string, ttl int64, alone bool, void int64) outcome
 	if current && f.schemas.has("0") {
 		f.listSchema(till + f.c.alive)
 	}
-	return outcome{ints: []int64{ttl}}
+	return []int64{ttl}
 }

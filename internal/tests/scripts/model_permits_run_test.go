@@ -41,7 +41,7 @@ func TestModelOfPermits(t *testing.T) {
 					p.held.key = named.Part("holders")
 					rt.Repeat(map[string]func(*rapid.T){
 						"enter": m.enterNew, "enter again": m.enterAgain, "leave": m.leave, "ask": m.ask, "renew": m.renew,
-						"pass": m.pass, "pass some": m.pass, "enter more": m.enterNew, "leave more": m.leave, "word": m.setWord, "set": m.setLimit, "set again": m.setLimit, "lose": m.loseOne,
+						"pass": m.pass, "pass some": m.pass, "enter more": m.enterNew, "leave more": m.leave, "word": m.setWord, "set": m.setLimit, "set again": m.setLimit, "lose": m.loseOne, "fill": m.fill,
 						"revoke":   func(t *rapid.T) { m.revoke(t, res.Resource, m.again(t)) },
 						"complete": m.complete, "leave turns": m.leaveTurns, "renew and count": m.renewAndCount,
 						"renew kept": m.renewKept, "enter and try": m.enterNew,
@@ -199,6 +199,9 @@ func (m *machine) renewal(r *request, o protocol.RenewOptions, predict func() []
 
 // setWord stores a limit, or sets the last token, as if the clock had been ahead.
 func (m *permitMachine) setWord(t *rapid.T) {
+	if m.full {
+		t.Skip("memory has run out")
+	}
 	at, word := m.us(), m.p.word
 	value := int64(rapid.IntRange(1, 4).Draw(t, "limit"))
 	if m.p.fenced {

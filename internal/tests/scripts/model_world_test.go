@@ -42,6 +42,7 @@ type modelServer struct {
 	mini   *miniredis.Miniredis // nil = a real one
 	wall   *redistest.Clock     // of a real one
 	now    time.Time
+	full   bool // its memory has run out
 	prefix string
 	inbox  *redis.PubSub
 	checks int
@@ -84,9 +85,17 @@ func (s *modelServer) channels() []string {
 // fresh names a resource, on a server that is empty again.
 func (s *modelServer) fresh(t *rapid.T, kind keys.Kind) keys.Resource {
 	s.checks++
+	if s.full {
+		s.limitMemory(t, false)
+	}
 	must("", s.rdb.FlushAll(context.Background()).Err())(t)
 	s.setClock(time.UnixMilli(1_750_000_000_123))
 	return must(keys.Family{Prefix: s.prefix, Kind: kind, Name: "model"}.Resource(strconv.Itoa(s.checks)))(t)
+}
+
+func (s *modelServer) limitMemory(t *rapid.T, full bool) {
+	s.full = full
+	must("", s.rdb.ConfigSet(context.Background(), "maxmemory", strconv.FormatInt(oneIf(full), 10)).Err())(t)
 }
 
 // setClock sets the server's clock.
@@ -153,7 +162,7 @@ func (s *modelServer) machine(t *rapid.T, model reference, part func(name string
 func (m *machine) read() (cells []*cell, sent []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	pipe := m.rdb.TxPipeline()
+	pipe := m.rdb.Pipeline()
 	like := m.model.common().cells
 	untils, sets, texts := make([]*redis.Cmd, len(like)), make([]*redis.ZSliceCmd, len(like)), make([]*redis.StringCmd, len(like))
 	hashes, streams := make([]*redis.MapStringStringCmd, len(like)), make([]*redis.XMessageSliceCmd, len(like))

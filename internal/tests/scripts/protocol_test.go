@@ -89,12 +89,6 @@ func (w *world) ask(rs ...*request) protocol.Reply {
 	return redistest.Must(w.res.ReadAsk(one, v, plain(rs)))(w)
 }
 
-func (w *world) renew(r *request, ttl time.Duration) time.Duration {
-	w.Helper()
-	v := redistest.Must(w.client.Do(context.Background(), r.Renew(protocol.RenewOptions{Term: ttl})))(w)
-	return redistest.Must(r.ReadRenew(v))(w).Term
-}
-
 // now is the server's clock in µs.
 func (w *world) now() int64 {
 	w.Helper()
@@ -129,25 +123,6 @@ func TestIntervalsOfWaitersFitEachOther(t *testing.T) {
 	overdue := alive - constant(t, "OVERDUE")
 	redistest.Check(t, ask < probation && probation < alive && ask < overdue && overdue <= probation,
 		"ask %v, probation %v, overdue %v, alive %v; want them to rise in that order", ask, probation, overdue, alive)
-}
-
-// P9: MaxWaiters counts the waiters that still live.
-func TestDeadWaitersDoNotCount(t *testing.T) {
-	each(t, true, func(w *world) {
-		w.enter(w.lock(hereHandle), life.Granted)
-		dead := w.lock(thereHandle)
-		w.enter(dead, life.Queued)
-		full, err := w.tryEnter(w.lock(hereHandle), protocol.EnterOptions{Wait: true, MaxWaiters: 1})
-		redistest.CheckNow(w, err == nil && full.Code == life.QueueFull, "answered %+v, %v; want a full queue", full, err)
-		redistest.Require(w, w.rdb.ZCard(context.Background(), w.res.Part("queue")).Val(), 1, "%d are queued after one was refused")
-		// The dead one behind a living one, where no grant comes past it.
-		living := w.lock(hereHandle)
-		got, err := w.tryEnter(living, protocol.EnterOptions{Wait: true, MaxWaiters: 2, Ticket: 1})
-		redistest.CheckNow(w, err == nil && got.Code == life.Queued, "answered %+v, %v; want queued: one more may wait", got, err)
-		w.signs(0, dead)
-		got, err = w.tryEnter(w.lock(hereHandle), protocol.EnterOptions{Wait: true, MaxWaiters: 2})
-		redistest.CheckNow(w, err == nil && got.Code == life.Queued, "answered %+v, %v; want queued: the other one is dead", got, err)
-	})
 }
 
 // overdue is how long a waiter is still alive whose sign of life is too old for a grant.

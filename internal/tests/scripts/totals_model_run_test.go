@@ -31,7 +31,7 @@ func TestModelOfFamiliesWithATotal(t *testing.T) {
 			rt.Repeat(map[string]func(*rapid.T){
 				"enter": m.enterNew, "enter more": m.enterNew, "enter yet more": m.enterNew, "enter again": m.enterAgain,
 				"leave": m.leave, "leave more": m.leave, "leave yet more": m.leaveHeld, "ask": m.ask, "ask more": m.ask, "renew": m.renew,
-				"pass": m.pass, "pass some": m.pass, "set": m.setLimit, "lose": m.lose, "go on": m.goOn,
+				"pass": m.pass, "pass some": m.pass, "set": m.setLimit, "lose": m.lose, "fill": m.fill, "go on": m.goOn,
 				"revoke": m.revoke,
 			})
 		})

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -65,45 +63,4 @@ func (d *desk) dump() string {
 		all = append(all, parts[i]+":"+text)
 	}
 	return strings.Join(all, "\n")
-}
-
-// Out of memory, what gives back and keeps works, hands over, and what takes is refused before it changed anything.
-func TestOutOfMemory(t *testing.T) {
-	redistest.NeedServers(t)
-	for _, v := range redistest.Installed() {
-		t.Run(v.Name, func(t *testing.T) {
-			srv := redistest.StartServer(t, v, "--maxmemory-policy", "noeviction")
-			rdb := srv.Client()
-			d := &desk{T: t, rdb: rdb, names: totalNames("oom"), handle: hereHandle, total: 2, waiting: map[int64]asked{}}
-			d.enter("a", 1, 2, 1)
-			d.enter("a", 1, 2, 1)
-			d.enter("b", 1, 2, 1)
-			d.run("leave", "a:x.1.1.1.1.1.1", 1, 0)
-			d.run("renew", d.held[0].member, 1, 1)
-			d.ask()
-			d.set("c", 1)
-			// A dead holder's permit, which a purge would take away.
-			rdb.ZAdd(t.Context(), d.part("holders"), redis.Z{Score: 1, Member: "z:dead"})
-			rdb.ZAdd(t.Context(), d.part("places"), redis.Z{Score: 0, Member: "z:dead"})
-			redistest.WantErr(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
-			before := d.dump()
-			now := rdb.Time(t.Context()).Val()
-			for what, args := range map[string][]any{
-				"enter": {"b:" + d.handle + ".99.1.60000.2.1.2", 1, 60_000, 2, 2, 0, "0 0 0"},
-				"set":   {"b", 1, d.handle, now.UnixMicro(), 2},
-			} {
-				if v, err := scripts[what].Run(t.Context(), rdb, d.names, args...).Result(); err == nil || !strings.HasPrefix(err.Error(), "OOM") {
-					t.Errorf("%s answered %v, %v; want OOM", what, v, err)
-				}
-				redistest.Expect(t, d.dump(), before, "%s changed\n%s\nto\n%s", what, before)
-			}
-			if v := d.run("renew", d.held[0].member, 1, 2*deskTTL); v[0] != 2*deskTTL {
-				t.Errorf("renew left %v", v)
-			}
-			d.ask()
-			d.leave(0)
-			redistest.Check(t, len(d.waiting) == 0 && len(d.held) == 2,
-				"%d hold and %d wait; want the permit handed over", len(d.held), len(d.waiting))
-		})
-	}
 }

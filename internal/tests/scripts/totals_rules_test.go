@@ -102,39 +102,6 @@ func (d *desk) marks() (all []string) {
 	return all
 }
 
-// Once nobody waits any more, what is left of the turns goes. Only the charge of a request that
-// held others up in vain stays, for a while.
-func TestLastWaiterLeavesNoTurns(t *testing.T) {
-	for what, harm := range map[string]bool{"it held nobody up": false, "it held another up": true} {
-		t.Run(what, func(t *testing.T) {
-			eachDesk(t, 4, func(t *testing.T, d *desk) {
-				for range 3 {
-					d.enter("light", 1, 4, 1)
-				}
-				d.enter("heavy", 2, 4, 1)
-				d.rdb.ZAdd(t.Context(), d.part("turns"), redis.Z{Member: "heavy", Score: 1}) // it has had turns
-				if harm {
-					redistest.CheckNow(t, !d.enter("late", 1, 4, 1), "a request passed the one that holds it up")
-					time.Sleep(100 * time.Millisecond)
-					for _, a := range d.waiting {
-						if a.key == "late" {
-							d.run("leave", a.member, 1, 0)
-							delete(d.waiting, a.seq)
-						}
-					}
-				}
-				d.leave(0)
-				redistest.CheckNow(t, len(d.waiting) == 0, "%d still wait", len(d.waiting))
-				left := d.rdb.ZRange(t.Context(), d.part("turns"), 0, -1).Val()
-				charged := slices.Contains(left, ":heavy") && slices.Contains(left, ":")
-				redistest.Check(t, harm == charged && (harm || len(left) == 0) && len(d.marks()) == 0, "turns has %q", left)
-				ends := d.rdb.PTTL(t.Context(), d.part("turns")).Val()
-				redistest.Check(t, !harm || ends >= 23*time.Second && ends <= 24*time.Second, "turns is kept for %v; want 24 s", ends)
-			})
-		})
-	}
-}
-
 // settle asks what became of each waiter, and enters again what has lost its place.
 func (d *desk) settle() {
 	d.Helper()
@@ -154,42 +121,6 @@ func (d *desk) settle() {
 			d.enter(a.key, a.permits, a.limit, a.share)
 		}
 	}
-}
-
-// A request for the whole total beside one long lease holds the others up for a
-// second at most, stands aside, and is served as soon as it fits.
-func TestHeavyRequestHoldsUpTheOthersForASecond(t *testing.T) {
-	eachDesk(t, 4, func(t *testing.T, d *desk) {
-		d.enter("long", 1, 4, 1)
-		before := time.Now()
-		d.enter("heavy", 4, 4, 1)
-		began := time.Now()
-		redistest.CheckNow(t, !d.enter("light", 1, 4, 1), "a light request passed the heavy one at once")
-		for len(d.held) < 2 {
-			time.Sleep(20 * time.Millisecond)
-			waited := time.Since(began)
-			d.goOn()
-			redistest.CheckNow(t, len(d.held) >= 2 || waited <= 1200*time.Millisecond,
-				"the light request still waits after %v; want about a second", waited)
-		}
-		redistest.AtLeast(t, time.Since(before), 900*time.Millisecond, "the light request waited %v")
-		// While it stands aside, as long as it held the others up, light requests take their turns.
-		aside := time.Now()
-		for n := 0; n < 20; n++ {
-			if !d.enter("light", 1, 4, 1) {
-				since := time.Since(aside)
-				redistest.CheckNow(t, n != 0 && since >= 500*time.Millisecond, "a light request waits beside one that stands aside since %v", since)
-				for len(d.held) < 3 { // the machine was slow: the heavy request has its time again
-					time.Sleep(20 * time.Millisecond)
-					d.goOn()
-				}
-			}
-			d.leave(len(d.held) - 1)
-		}
-		d.leave(len(d.held) - 1)
-		d.leave(0)
-		redistest.Check(t, len(d.held) == 1 && d.held[0].key == "heavy", "%+v hold; want the heavy request, since all is free", d.held)
-	})
 }
 
 // A key that competes with a request for which there is room does not get a permit for

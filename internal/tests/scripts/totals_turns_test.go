@@ -45,46 +45,6 @@ func TestGrantsFollowTheShares(t *testing.T) {
 	})
 }
 
-// A key whose requests are for eight permits each gets as many permits as keys whose
-// requests are for one, within 3 %, while newcomers that come once go by.
-func TestHeavyKeyGetsItsShare(t *testing.T) {
-	eachDesk(t, 12, func(t *testing.T, d *desk) {
-		if d.embedded {
-			t.Skip("its calls take so long that the heavy key stands aside at times")
-		}
-		for range 12 {
-			d.enter("first", 1, 1000, 1)
-		}
-		weights := map[string]int{"heavy": 8, "light": 1, "other": 1}
-		for key, n := range weights {
-			for range 10 {
-				d.enter(key, n, 1000, 1)
-			}
-		}
-		var from int
-		for i := range 4000 {
-			if i == 200 {
-				from = len(d.granted)
-			}
-			before := len(d.granted)
-			if i%7 == 0 {
-				d.enter(fmt.Sprintf("once%d", i), 1, 1000, 1)
-			}
-			d.leave(d.any())
-			for _, a := range d.granted[before:] {
-				if n := weights[a.key]; n > 0 {
-					d.enter(a.key, n, 1000, 1)
-				}
-			}
-		}
-		got := d.counts(from)
-		for _, key := range []string{"light", "other"} {
-			ratio := float64(got["heavy"]) / float64(got[key])
-			redistest.Check(t, math.Abs(ratio-1) <= 0.03, "the heavy key was granted %d permits, %s %d (%.3f)", got["heavy"], key, got[key], ratio)
-		}
-	})
-}
-
 // The first request of a key comes in the first round after its arrival, however much
 // the keys before it have queued; and a key at its own limit holds nobody up.
 func TestNewKeyIsNextWhateverTheOthersQueued(t *testing.T) {
@@ -121,36 +81,6 @@ func TestNewcomersStarveNoKey(t *testing.T) {
 		// One newcomer a turn: each turn that the key gets leaves one newcomer more,
 		// so that its share falls as 1, 1/2, 1/3, …: about the root of 2 * 200.
 		redistest.AtLeast(t, d.counts(from)["stays"], 15, "the key that stays got %d of 200 turns beside a newcomer a turn")
-	})
-}
-
-// 20,000 keys that come once leave at most a few hundred entries while under way, and nothing after.
-func TestKeysThatCameOnceLeaveNothing(t *testing.T) {
-	eachDesk(t, 4, func(t *testing.T, d *desk) {
-		keys := d.some(20_000, 500)
-		for range 4 {
-			d.enter("first", 1, 4, 1)
-		}
-		for range 50 {
-			d.enter("stays", 1, 4, 1)
-		}
-		most := int64(0)
-		for i := range keys {
-			d.enter(fmt.Sprintf("tenant%d", i), 1, 4, 1)
-			d.leave(0)
-			if d.granted[len(d.granted)-1].key == "stays" {
-				d.enter("stays", 1, 4, 1)
-			}
-			if i%100 == 0 {
-				most = max(most, d.card("turns")+d.card("ready"))
-			}
-		}
-		t.Logf("%d keys: at most %d tags", keys, most)
-		redistest.Check(t, most <= 400, "%d tags stood in Redis", most)
-		for len(d.held) > 0 {
-			d.leave(0)
-		}
-		redistest.Expect(t, d.rdb.Exists(t.Context(), d.names...).Val(), 0, "%d keys are left")
 	})
 }
 
