@@ -31,6 +31,7 @@ type Fixture struct {
 	Addr    string // of the one server; "" where it is not one
 	Kind    string // of the family
 	Family  string
+	Server  *miniredis.Miniredis // in a bubble
 }
 
 // Each runs fn on every target, all at the same time.
@@ -52,13 +53,12 @@ func Some(t *testing.T, kind string, fn func(f *Fixture)) {
 	})
 }
 
-// WithProxy is Some for tests with a proxy, which stands before one server.
-func WithProxy(t *testing.T, kind string, fn func(f *Fixture, p *redistest.Proxy)) {
+// Single is Some without the Cluster.
+func Single(t *testing.T, kind string, fn func(f *Fixture)) {
 	t.Parallel()
 	redistest.SomeSingle(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
-		f := New(t, kind, target)
-		fn(f, redistest.NewProxy(t, f.Addr))
+		fn(New(t, kind, target))
 	})
 }
 
@@ -82,7 +82,7 @@ func NewOn(t *testing.T, kind string, rdb redis.UniversalClient) *Fixture {
 
 // Bubble runs fn on an embedded server in a synctest bubble, where time passes only when everybody waits: for what
 // takes long or must be exact. synctest.Wait there says that all that was begun has come as far as it can.
-func Bubble(t *testing.T, kind string, fn func(f *Fixture, server *miniredis.Miniredis)) {
+func Bubble(t *testing.T, kind string, fn func(f *Fixture)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -92,11 +92,11 @@ func Bubble(t *testing.T, kind string, fn func(f *Fixture, server *miniredis.Min
 			}
 		})
 		server, client := redistest.Bubble(t)
-		f := &Fixture{T: t, RDB: client(), Kind: kind, Family: redistest.Name(t)}
+		f := &Fixture{T: t, RDB: client(), Kind: kind, Family: redistest.Name(t), Server: server}
 		f.Connect = func(w *Wire) redis.UniversalClient {
 			return client(func(o *redis.Options) { o.Dialer = w.Dialer(o.Dialer) })
 		}
-		fn(f, server)
+		fn(f)
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -17,7 +16,7 @@ import (
 func TestCloseWaitsForWhatCallsBegan(t *testing.T) {
 	for name, held := range map[string][]string{"a leave": nil, "a look at connections": {"time"}} {
 		t.Run(name, func(t *testing.T) {
-			harness.Bubble(t, "quorum", func(f *harness.Fixture, _ *miniredis.Miniredis) {
+			harness.Bubble(t, "quorum", func(f *harness.Fixture) {
 				w := &harness.Wire{}
 				one := f.Connect(w).(*redis.Client)
 				rdbs := []redis.UniversalClient{one}

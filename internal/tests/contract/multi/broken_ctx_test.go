@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -21,7 +19,7 @@ import (
 // If a method of a ctx panics, whichever and whenever, its caller may get a panic. No process
 // ends, and the next caller is served.
 func TestCtxWhoseMethodsPanic(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		plain := f.open()
 		turns := func(c *mutex.Config) { c.LocalFor, c.Name = 20*time.Millisecond, f.Family+"l" }
 		local, other := f.open(turns), f.open(turns)
@@ -91,7 +89,7 @@ func TestCtxWhoseMethodsPanic(t *testing.T) {
 // If a method of a ctx panics, or ends its goroutine, while a call waits for one of several items,
 // so does the call, and nothing stays held.
 func TestCtxThatBreaksAWaitForSeveral(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		other := f.open()
 		plain := f.open()
 		keeps := f.open(func(c *mutex.Config) { c.KeepFor = time.Second })
@@ -141,7 +139,7 @@ func TestCtxThatEndsBadly(t *testing.T) {
 	} {
 		for _, bound := range []time.Duration{time.Second, time.Minute} {
 			t.Run(fmt.Sprint(how, bound), func(t *testing.T) {
-				bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+				bubble(t, func(f *fixture) {
 					p := f.open()
 					g := redistest.Must(singleflight.New(p.rdb, singleflight.Config[string]{Name: f.Family, TTL: time.Second}))(f)
 					defer func() { redistest.WantErr(f, g.Close(f.Context())) }()
@@ -218,7 +216,7 @@ func TestCtxThatAsksItsLease(t *testing.T) {
 
 // If the Value of a ctx hangs when its lease ends, it holds up no other lease of the handle.
 func TestCtxThatHangsHoldsUpNoOtherLease(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		const most = 5 * time.Second // of which TTL is 3
 		p := f.open(func(c *mutex.Config) { c.MaxHold = most })
 		gate := make(chan struct{})

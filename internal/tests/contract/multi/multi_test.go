@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
@@ -66,7 +65,7 @@ func TestNothingIsHeldBehindAnItemThatIsWaitedFor(t *testing.T) {
 
 // Behind an item that another caller of the process waits for nothing is tried.
 func TestNothingIsTriedBehindAKnownQueue(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		p, other := f.open(), f.open()
 		a := other.takeLock("a")
 		first := p.wait(f.Context(), "a", p.lockItems("a")...)
@@ -291,7 +290,7 @@ func TestReleaseWhoseHookEndsItsGoroutine(t *testing.T) {
 
 // Observers count what callers got, and no try that was given back.
 func TestObserversCountNoTries(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		events := &log{}
 		p, other := f.open(func(c *mutex.Config) { c.Observer = events }), f.open()
 		a := other.takeLock("a")

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -49,7 +48,7 @@ func TestEveryCallerIsServedInItsTurn(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+			bubble(t, func(f *fixture) {
 				const callers, hold = 80, 100 * time.Millisecond
 				end := time.Now().Add(time.Minute)
 				var all sync.WaitGroup

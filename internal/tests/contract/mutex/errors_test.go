@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -26,7 +24,7 @@ import (
 const few = 300
 
 func TestErrorsForAPassingReason(t *testing.T) {
-	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		holder, holding := f.open(ttl(time.Minute))
 		m, wire := f.open()
 		l := f.take(holder, "k")
@@ -34,8 +32,8 @@ func TestErrorsForAPassingReason(t *testing.T) {
 		queued := f.wait(f.Context(), m, "k")
 		time.Sleep(100 * time.Millisecond) // until its answer has come
 
-		f.Cleanup(func() { server.SetError("") }) // before the handles are closed
-		server.SetError("LOADING Redis is loading the dataset in memory")
+		f.Cleanup(func() { f.Server.SetError("") }) // before the handles are closed
+		f.Server.SetError("LOADING Redis is loading the dataset in memory")
 		sent, began := wire.Sent(), time.Now()
 		redistest.WantErr(f, redistest.ErrorOf(m.TryLock(f.Context(), "free")), leasehold.ErrUnavailable, redistest.Says("LOADING"))
 		redistest.WantErr(f, redistest.ErrorOf(m.Lock(f.Context(), "free")), leasehold.ErrUnavailable)
@@ -49,7 +47,7 @@ func TestErrorsForAPassingReason(t *testing.T) {
 		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
 		redistest.AtMost(f, time.Since(began), time.Minute, "the holder is told after %v")
 		redistest.AtMost(f, holding.Sent()-before, few, "%d commands were sent by the holder")
-		server.SetError("")
+		f.Server.SetError("")
 		redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
 		time.Sleep(time.Second)
 		unlock(f, f.take(m, "k"))
@@ -70,11 +68,11 @@ func TestErrorsThatStay(t *testing.T) {
 	} {
 		name, _, _ := strings.Cut(text, " ")
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+			bubble(t, func(f *fixture) {
 				m, wire := f.open()
 				unlock(f, f.take(m, "warm"))
-				f.Cleanup(func() { server.SetError("") })
-				server.SetError(text)
+				f.Cleanup(func() { f.Server.SetError("") })
+				f.Server.SetError(text)
 				for _, op := range []string{"lock", "try lock"} {
 					sent, began, within := wire.Sent(), time.Now(), c.within
 					lock := m.Lock
@@ -140,7 +138,7 @@ func TestWaiterWhoseKeyGetsAWrongType(t *testing.T) {
 // A call without an answer is told of, though the try that followed it had not been sent
 // when ctx ended: the lock may be held.
 func TestCtxEndsBeforeTheNextTryIsSent(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		for range 20 {
 			m, wire := f.open()
 			unlock(f, f.take(m, "k")) // the script is known
@@ -177,7 +175,7 @@ func TestCtxEndsBeforeTheNextTryIsSent(t *testing.T) {
 // A TryLock whose grant comes too late to be used says that Redis was too slow. It does not
 // try again and say that the lock is held: its own first try would be the holder.
 func TestTryLockWhoseGrantIsLateIsNotBusy(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		const ttl = time.Second
 		m, wire := f.open(func(cfg *mutex.Config) { cfg.TTL = ttl })
 		unlock(f, f.take(m, "k")) // the script is known

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
@@ -178,7 +177,7 @@ func TestGuardSeenOutlivesTheValue(t *testing.T) {
 
 // A ctx that breaks its contract may cost its caller a panic, and nobody else: that can be recovered.
 func TestGuardWithABrokenCtx(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		g := newGuard(f, f.RDB, f.Family)
 		func() {
 			defer func() { _ = recover() }()
@@ -267,7 +266,7 @@ func TestGuardOnKeysOfAWrongType(t *testing.T) {
 
 // A caller whose ctx has ended may use its bytes for something else, though the call is under way yet.
 func TestGuardWritesTheBytesOfItsCall(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		w := &harness.Wire{}
 		rdb := f.Connect(w)
 		rdb.AddHook(w)

@@ -7,8 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/luascripts"
@@ -53,7 +51,7 @@ func TestTokensOfKeptLocksRise(t *testing.T) {
 
 // The leave of a kept lock sets the fence to the last turn's token.
 func TestFenceOfAKeptLockIsItsLastTurns(t *testing.T) {
-	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		a, _ := f.keeper()
 		last := f.turn(a, "k")
 		for range 5 {
@@ -62,7 +60,7 @@ func TestFenceOfAKeptLockIsItsLastTurns(t *testing.T) {
 		}
 		time.Sleep(1100 * time.Millisecond)
 		synctest.Wait()
-		got, err := server.Get(f.Part("k", "fence"))
+		got, err := f.Server.Get(f.Part("k", "fence"))
 		redistest.Check(f, err == nil && got == strconv.FormatUint(last, 10), "the fence is %s, %v; want %d", got, err, last)
 	})
 }
@@ -87,7 +85,7 @@ func TestKeptLockDoesNotHoldUpItsOwnProcess(t *testing.T) {
 
 // With LocalFor, callers of the process that wait are served from a kept lease for as long as nobody else wants it.
 func TestKeptLockServesCallersThatWait(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		a, w := f.keeper(localFor(5 * time.Millisecond))
 		b, _ := f.open()
 		f.turn(a, "k")

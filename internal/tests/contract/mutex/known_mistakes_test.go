@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -68,7 +66,7 @@ func TestExtendAfterTheEnd(t *testing.T) {
 // A holder that is cut off, or hears nothing more, is told before its lock ends in Redis, at whatever
 // moment of its lease that begins.
 func TestCutOffAtAnyMoment(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		for _, term := range []time.Duration{100 * time.Millisecond, time.Second, time.Minute} {
 			for part := range 20 {
 				for how, cut := range map[string]func(*harness.Wire){

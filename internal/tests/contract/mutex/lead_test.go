@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
@@ -79,7 +77,7 @@ func TestLeadEnds(t *testing.T) {
 
 // A leader whose fn returns at once does not spin.
 func TestLeadStartsAtMostOnceASecond(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		m, wire := f.open()
 		ctx, cancel := context.WithTimeout(f.Context(), 4500*time.Millisecond)
 		defer cancel()
@@ -119,7 +117,7 @@ func (r *refusalTimes) Observe(e leasehold.Event) {
 
 // While the queue is full a process stands again after pauses of 50 ms to 2 s.
 func TestLeadPausesAfterAFailure(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		m, _ := f.open()
 		l := f.take(m, "leader")
 		w := f.wait(f.Context(), m, "leader")
@@ -144,10 +142,10 @@ func TestLeadPausesAfterAFailure(t *testing.T) {
 
 // Missing rights last until a person gives them: Lead does not try for ever.
 func TestLeadEndsWithALastingRefusal(t *testing.T) {
-	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		m, _ := f.open()
-		f.Cleanup(func() { server.SetError("") })
-		server.SetError("NOPERM User default has no permissions to run the 'evalsha' command")
+		f.Cleanup(func() { f.Server.SetError("") })
+		f.Server.SetError("NOPERM User default has no permissions to run the 'evalsha' command")
 		redistest.WantErr(f, m.Lead(f.Context(), "leader", nothing), leasehold.ErrUnavailable)
 	})
 }

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -18,7 +16,7 @@ import (
 // A place in the queue is the process's: if the waiter that took it leaves, the next one
 // of the process has its turn in that place.
 func TestAPlaceOutlivesTheWaiterThatTookIt(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		a, _ := f.open(localFor(20 * time.Millisecond))
 		b, _ := f.open()
 		held := f.take(b, "k")
@@ -40,7 +38,7 @@ func TestAPlaceOutlivesTheWaiterThatTookIt(t *testing.T) {
 
 // If the last waiter leaves, the place is given up.
 func TestAPlaceThatNobodyWaitsForIsGivenUp(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		a, _ := f.open(localFor(20 * time.Millisecond))
 		b, _ := f.open()
 		held := f.take(b, "k")
@@ -56,7 +54,7 @@ func TestAPlaceThatNobodyWaitsForIsGivenUp(t *testing.T) {
 
 // MaxHold bounds each turn, not the lease that the turns share.
 func TestMaxHoldBoundsEachTurn(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		m, _ := f.open(localFor(time.Second), func(c *mutex.Config) { c.MaxHold = 200 * time.Millisecond })
 		l := f.take(m, "k")
 		id := l.ID()
@@ -84,7 +82,7 @@ func TestMaxHoldBoundsEachTurn(t *testing.T) {
 
 // An Extend that MaxHold overtakes tells of MaxHold, and not of a release.
 func TestExtendThatMaxHoldOvertakes(t *testing.T) {
-	withAndWithoutLocalFor(t, func(f *fixture, _ *miniredis.Miniredis, most time.Duration) {
+	withAndWithoutLocalFor(t, func(f *fixture, most time.Duration) {
 		m, wire := f.open(localFor(most), func(c *mutex.Config) { c.MaxHold = time.Second })
 		l := f.take(m, "k")
 		letGo := wire.StallReplies("renew")
@@ -98,7 +96,7 @@ func TestExtendThatMaxHoldOvertakes(t *testing.T) {
 
 // A lease that was extended is given back, not passed on.
 func TestAnExtendedLeaseIsNotPassedOn(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		m, _ := f.open(localFor(time.Second))
 		l := f.take(m, "k")
 		w := line(f.Context(), m, f)
@@ -115,11 +113,11 @@ func TestAnExtendedLeaseIsNotPassedOn(t *testing.T) {
 
 // A lost lease is replaced at once, even if its holder hangs.
 func TestALostLeaseIsReplacedThoughItsHolderHangs(t *testing.T) {
-	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		m, _ := f.open(localFor(100*time.Millisecond), ttl(600*time.Millisecond))
 		l := f.take(m, "k")
 		w := line(f.Context(), m, f)
-		server.Del(f.Part("k", "holders"))
+		f.Server.Del(f.Part("k", "holders"))
 		time.Sleep(time.Second)
 		next := w.Got()
 		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
@@ -133,7 +131,7 @@ func TestALostLeaseIsReplacedThoughItsHolderHangs(t *testing.T) {
 // A listing shows one holder for all turns of a lease. Revoking it ends the turn that
 // runs, and the next waiter of the process gets a lease of its own.
 func TestRevokeEndsTheTurnThatRuns(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		m, _ := f.open(localFor(time.Second))
 		operator, _ := f.open()
 		first := f.take(m, "k")
@@ -158,7 +156,7 @@ func TestRevokeEndsTheTurnThatRuns(t *testing.T) {
 
 // MaxWaiters bounds the line of a process, and the places in Redis; a process that queues again is not refused.
 func TestMaxWaitersOfLines(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		most := func(c *mutex.Config) { c.MaxWaiters = 1 }
 		a, _ := f.open(localFor(20*time.Millisecond), most)
 		b, _ := f.open(most)
@@ -181,10 +179,10 @@ func TestMaxWaitersOfLines(t *testing.T) {
 // A token that was counted on from the last one, since the server's clock went back, is ahead of the clock. A process
 // numbers no turns from it: if it died, the next grant's token could be below theirs.
 func TestATokenAheadOfTheClockIsNotCountedOn(t *testing.T) {
-	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		m, _ := f.open(localFor(time.Second))
 		ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
-		redistest.WantErr(f, server.Set(f.Part("k", "fence"), strconv.FormatUint(ahead, 10)))
+		redistest.WantErr(f, f.Server.Set(f.Part("k", "fence"), strconv.FormatUint(ahead, 10)))
 		l := f.take(m, "k")
 		for turn := range uint64(3) {
 			if l.Token() != ahead+1+turn || f.fence("k") != l.Token() {
@@ -200,7 +198,7 @@ func TestATokenAheadOfTheClockIsNotCountedOn(t *testing.T) {
 
 // MaxWait of the first caller, whose enter is not answered, ends its wait alone.
 func TestMaxWaitOfTheFirstCallerIsItsOwn(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		const most = 300 * time.Millisecond
 		m, wire := f.open(localFor(20*time.Millisecond), func(c *mutex.Config) { c.MaxWait = most })
 		unlock(f, f.take(m, "k"))

@@ -15,8 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -54,7 +52,7 @@ func TestTurnsEndAfterTheServerForgotTheLease(t *testing.T) {
 		stop()
 	}
 	t.Run("in a bubble", func(t *testing.T) {
-		bubble(t, func(f *fixture, _ *miniredis.Miniredis) { test(f, 5*time.Millisecond) })
+		bubble(t, func(f *fixture) { test(f, 5*time.Millisecond) })
 	})
 	t.Run("everywhere", func(t *testing.T) { each(t, func(f *fixture) { test(f, 500*time.Millisecond) }) })
 }
@@ -62,7 +60,7 @@ func TestTurnsEndAfterTheServerForgotTheLease(t *testing.T) {
 // An Unlock that gives the lease back, and enters again for a waiter of its process, tells
 // of a revocation as any other does.
 func TestUnlockOfARevokedTurnTellsTheReason(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		for _, most := range []time.Duration{0, 10 * time.Millisecond} {
 			m, _ := f.open(localFor(most))
 			other, _ := f.open()
@@ -104,7 +102,7 @@ func (o *told) count(kind leasehold.EventKind, outcome string) int {
 // The Observer is told the end of each turn that it was told the beginning of, and of no
 // other: a waiter may leave, and the handle be closed, right as the turn comes.
 func TestEachTurnThatBeginsEndsOnce(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		var events told
 		m, _ := f.open(localFor(time.Second), func(c *mutex.Config) { c.Observer = &events })
 		for range 100 {
@@ -132,7 +130,7 @@ func TestEachTurnThatBeginsEndsOnce(t *testing.T) {
 
 // A turn that MaxHold ends is told of as a lease that MaxHold ends, with LocalFor and without.
 func TestObserverAndLogAreToldOfMaxHold(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		for _, most := range []time.Duration{0, 10 * time.Millisecond} {
 			var events told
 			var log strings.Builder
@@ -157,12 +155,12 @@ func TestObserverAndLogAreToldOfMaxHold(t *testing.T) {
 
 // A lock that was lost before Close stays lost: its holder is told so.
 func TestLossBeforeCloseIsToldTheHolder(t *testing.T) {
-	withAndWithoutLocalFor(t, func(f *fixture, server *miniredis.Miniredis, most time.Duration) {
+	withAndWithoutLocalFor(t, func(f *fixture, most time.Duration) {
 		for i := range 20 {
 			m, _ := f.open(ttl(time.Second), localFor(most))
 			l := f.take(m, strconv.Itoa(i))
 			ctx, deadline := l.Context(), l.Deadline()
-			server.SetError("the server is away")
+			f.Server.SetError("the server is away")
 			time.Sleep(500 * time.Millisecond)
 			for l.Deadline() != deadline {
 				deadline = l.Deadline()
@@ -173,24 +171,24 @@ func TestLossBeforeCloseIsToldTheHolder(t *testing.T) {
 			cause, err := context.Cause(ctx), l.Unlock()
 			redistest.WantErr(f, cause, leasehold.ErrLost)
 			redistest.WantErr(f, err, leasehold.ErrLost)
-			server.SetError("")
+			f.Server.SetError("")
 			<-closed
 		}
 	})
 }
 
 // withAndWithoutLocalFor runs test for each, in a bubble.
-func withAndWithoutLocalFor(t *testing.T, test func(f *fixture, server *miniredis.Miniredis, most time.Duration)) {
+func withAndWithoutLocalFor(t *testing.T, test func(f *fixture, most time.Duration)) {
 	for _, most := range []time.Duration{0, 20 * time.Millisecond} {
 		t.Run(fmt.Sprintf("LocalFor %v", most), func(t *testing.T) {
-			bubble(t, func(f *fixture, server *miniredis.Miniredis) { test(f, server, most) })
+			bubble(t, func(f *fixture) { test(f, most) })
 		})
 	}
 }
 
 // Deadline is never after MaxHold, which frees the lock.
 func TestDeadlineIsNotAfterMaxHold(t *testing.T) {
-	withAndWithoutLocalFor(t, func(f *fixture, _ *miniredis.Miniredis, most time.Duration) {
+	withAndWithoutLocalFor(t, func(f *fixture, most time.Duration) {
 		m, _ := f.open(ttl(30*time.Second), localFor(most), func(c *mutex.Config) { c.MaxHold = 40 * time.Second })
 		began := time.Now()
 		l := f.take(m, "k")
@@ -205,7 +203,7 @@ func TestDeadlineIsNotAfterMaxHold(t *testing.T) {
 
 // RetryAfter counts from when the error is made, not from when Redis told how busy it is.
 func TestRetryAfterIsNotAfterTheFirstExpiry(t *testing.T) {
-	withAndWithoutLocalFor(t, func(f *fixture, _ *miniredis.Miniredis, most time.Duration) {
+	withAndWithoutLocalFor(t, func(f *fixture, most time.Duration) {
 		m, _ := f.open(ttl(30*time.Second), localFor(most), func(c *mutex.Config) { c.MaxWait = 25 * time.Second })
 		for range 2 { // long holds are what the handle has seen
 			l := f.take(m, "seen")
@@ -230,13 +228,13 @@ func TestRetryAfterIsNotAfterTheFirstExpiry(t *testing.T) {
 // A release that finds its lease lost is told of as stale, also where it queues again for
 // another caller of its process.
 func TestReleaseOfALostTurnIsStale(t *testing.T) {
-	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		for i := range 20 {
 			var events told
 			m, _ := f.open(ttl(time.Second), localFor(20*time.Millisecond), func(c *mutex.Config) { c.Observer = &events })
 			key := strconv.Itoa(i)
 			l := f.take(m, key)
-			server.SetError("the server is away")
+			f.Server.SetError("the server is away")
 			ctx, cancel := context.WithCancel(f.Context())
 			waiter := harness.Start(f.T, func() (*mutex.Lock, error) { return m.Lock(ctx, key) })
 			time.Sleep(500 * time.Millisecond)
@@ -245,14 +243,14 @@ func TestReleaseOfALostTurnIsStale(t *testing.T) {
 			redistest.Expect(f, events.count(leasehold.EventStaleRelease, ""), 1, "%d stale releases were told of")
 			cancel()
 			<-waiter.Done
-			server.SetError("")
+			f.Server.SetError("")
 		}
 	})
 }
 
 // A process that uses many keys forgets lines that nobody uses. That of a TryLock under way is used.
 func TestLineOfATryLockIsKept(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		m, wire := f.open(localFor(time.Second))
 		unlock(f, f.take(m, "warm")) // the script is known
 		release := wire.StallReplies("enter")
@@ -277,7 +275,7 @@ func TestLineOfATryLockIsKept(t *testing.T) {
 
 // A grant that comes too late is given back, and its caller enters again, unless the lease was revoked meanwhile.
 func TestRevokedLateGrantDoesNotEnterAgain(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		m, wire := f.open(ttl(time.Second))
 		other, _ := f.open()
 		unlock(f, f.take(m, "k")) // the script is known
@@ -296,7 +294,7 @@ func TestRevokedLateGrantDoesNotEnterAgain(t *testing.T) {
 // A hook ends the goroutines that repeat the leave of a lease. The release says so, and the
 // waiters of the process get their turn once the lease has expired.
 func TestGoroutineThatRepeatsALeaveIsEnded(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		m, wire := f.open(localFor(10*time.Millisecond), ttl(5*time.Second))
 		l := f.take(m, "k")
 		time.Sleep(15 * time.Millisecond) // LocalFor is over

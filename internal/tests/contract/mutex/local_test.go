@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -29,7 +27,7 @@ func line(ctx context.Context, m *mutex.Mutex, f *fixture) *waiting {
 // Turns of a process share a lease, with rising tokens, in the order of their calls; and
 // the fence knows the last token in the end.
 func TestTurnsOfAProcessShareALease(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		m, _ := f.open(localFor(time.Second))
 		first := f.take(m, "k")
 		waiters := []*waiting{line(f.Context(), m, f), line(f.Context(), m, f), line(f.Context(), m, f)}
@@ -72,7 +70,7 @@ func (f *fixture) loop(m *mutex.Mutex, goroutines int, begun func(*mutex.Lock)) 
 
 // No process keeps a key for longer than LocalFor from others that wait, whether they waited already or come later.
 func TestAnotherProcessIsServedAfterLocalFor(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		const most = 50 * time.Millisecond
 		a, _ := f.open(localFor(most))
 		b, _ := f.open()
@@ -93,7 +91,7 @@ func TestAnotherProcessIsServedAfterLocalFor(t *testing.T) {
 
 // Where nobody else waits, a lease serves turns for longer than LocalFor.
 func TestALeaseStaysWhileNobodyElseWaits(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		m, _ := f.open(localFor(50 * time.Millisecond))
 		ids := map[string]bool{}
 		var waiters []*waiting
@@ -121,7 +119,7 @@ func TestALeaseStaysWhileNobodyElseWaits(t *testing.T) {
 // A process whose time is over gives back and queues again in one pipeline, with the enter first: nobody can come in
 // between. Where nobody else waits it has the lock again after that one round trip.
 func TestGivingBackAndQueueingAgainIsOneRoundTrip(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		m, wire := f.open(localFor(20 * time.Millisecond))
 		l := redistest.Must(m.Lock(f.Context(), "k"))(f)
 		var told string
@@ -147,7 +145,7 @@ func TestGivingBackAndQueueingAgainIsOneRoundTrip(t *testing.T) {
 func TestTokensOfTurnsAreNotAheadOfTheClock(t *testing.T) {
 	for name, keep := range map[string]time.Duration{"": 0, "KeepFor": time.Second} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(f *fixture, _ *miniredis.Miniredis) { tokensOfTurns(f, keep) })
+			bubble(t, func(f *fixture) { tokensOfTurns(f, keep) })
 		})
 	}
 }

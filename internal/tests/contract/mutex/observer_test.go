@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -45,14 +43,14 @@ func TestObserverAndLoggerThatBlockHoldUpNothing(t *testing.T) {
 		"both":     func(c *mutex.Config, s *stuck) { c.Observer, c.Logger = s, slog.New(s) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			withAndWithoutLocalFor(t, func(f *fixture, server *miniredis.Miniredis, most time.Duration) {
+			withAndWithoutLocalFor(t, func(f *fixture, most time.Duration) {
 				s := &stuck{gate: make(chan struct{})}
 				m, _ := f.open(ttl(time.Second), localFor(most), func(c *mutex.Config) { set(c, s) })
 				began := time.Now()
 				gone, kept, released := f.take(m, "gone"), f.take(m, "kept"), f.take(m, "released")
 				redistest.AtMost(f, time.Since(began), 300*time.Millisecond, "three acquisitions took %v")
 				ended := gone.Context()
-				redistest.CheckNow(f, server.Del(f.Part("gone", "holders")), "there is no such key")
+				redistest.CheckNow(f, f.Server.Del(f.Part("gone", "holders")), "there is no such key")
 				time.Sleep(5 * time.Second)
 				redistest.WantErr(f, context.Cause(ended), leasehold.ErrLost)
 				redistest.Expect(f, context.Cause(kept.Context()), nil, "another lease ended: %v")
@@ -88,7 +86,7 @@ func (o *wild) Observe(e leasehold.Event) {
 // An Observer that panics, or ends its goroutine, is told each event once, in order, before the
 // call returns, and the Logger is told of the panic once.
 func TestObserverThatPanics(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		var o wild
 		var lines strings.Builder
 		m, _ := f.open(func(c *mutex.Config) { c.Observer, c.Logger = &o, slog.New(slog.NewTextHandler(&lines, nil)) })
@@ -113,7 +111,7 @@ func TestObserverThatPanics(t *testing.T) {
 
 // Events beyond the bound are dropped, which is logged once the Observer goes on. Those before are kept in order.
 func TestObserverThatIsTooSlow(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		s := &stuck{gate: make(chan struct{})}
 		var lines strings.Builder
 		m, _ := f.open(func(c *mutex.Config) { c.Observer, c.Logger = s, slog.New(slog.NewTextHandler(&lines, nil)) })

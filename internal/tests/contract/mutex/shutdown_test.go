@@ -7,8 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -25,7 +23,7 @@ func shutDown(ctx context.Context, m *mutex.Mutex) <-chan error {
 }
 
 func TestShutdownLetsHoldersFinish(t *testing.T) {
-	withAndWithoutLocalFor(t, func(f *fixture, _ *miniredis.Miniredis, most time.Duration) {
+	withAndWithoutLocalFor(t, func(f *fixture, most time.Duration) {
 		m, _ := f.open(ttl(time.Second), localFor(most))
 		other, _ := f.open()
 		held, theirs := f.take(m, "k"), f.take(other, "theirs")
@@ -62,7 +60,7 @@ func TestShutdownLetsHoldersFinish(t *testing.T) {
 
 // When its ctx ends, Shutdown is a Close.
 func TestShutdownIsBoundedByItsCtx(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		m, _ := f.open()
 		held := f.take(m, "k")
 		ctx, cancel := context.WithTimeout(f.Context(), 3*time.Second)
@@ -79,11 +77,11 @@ func TestShutdownIsBoundedByItsCtx(t *testing.T) {
 
 // A lock that is lost is not waited for.
 func TestShutdownEndsWithALostLock(t *testing.T) {
-	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		m, _ := f.open(ttl(3 * time.Second))
 		held := f.take(m, "k")
 		done := shutDown(f.Context(), m)
-		server.FlushAll()
+		f.Server.FlushAll()
 		redistest.NoError(f, redistest.Get(f, "Shutdown", done))
 		redistest.WantErr(f, context.Cause(held.Context()), leasehold.ErrLost)
 	})
@@ -92,7 +90,7 @@ func TestShutdownEndsWithALostLock(t *testing.T) {
 // The first reply to the release of a lock that was revoked is lost, and no hint has come: the
 // repeated leave finds nothing, which is no proof that the first one gave the lock back.
 func TestUnlockWhoseFirstReplyIsLostTellsOfARevocation(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		m, w := f.open()
 		operator, _ := f.open()
 		l, kept := f.take(m, "k"), f.take(m, "kept")
@@ -119,7 +117,7 @@ func TestRevokedWaiterWhoseAsksAreLostGetsNothing(t *testing.T) {
 		want error
 	}{"for a second": {time.Second, leasehold.ErrRevoked}, "for a minute": {time.Minute, leasehold.ErrUnavailable}} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+			bubble(t, func(f *fixture) {
 				m, w := f.open()
 				operator, _ := f.open()
 				held := f.take(operator, "k")

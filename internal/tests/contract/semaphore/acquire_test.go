@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
@@ -146,7 +144,7 @@ func TestMaxWaitEndsTheWait(t *testing.T) {
 // RetryAfter is made of what was observed: at most 1 s where nothing was, else of the
 // time that others held, and never beyond the first expiry.
 func TestRetryAfterFitsAHeader(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		wantAtMost := func(s *semaphore.Semaphore, key string, most time.Duration) {
 			f.Helper()
 			l := f.take(s, key, 1)

@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
@@ -30,7 +29,7 @@ func (f *fixture) goAway(s *semaphore.Semaphore, w *harness.Wire) {
 func TestRedisIsAway(t *testing.T) {
 	for mode, local := range map[string]time.Duration{"": 0, "in turns": time.Second} {
 		t.Run(mode, func(t *testing.T) {
-			bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+			bubble(t, func(f *fixture) {
 				s, wire := f.open(localFor(local))
 				release(f, f.take(s, "k", 1))
 				f.goAway(s, wire)
@@ -58,7 +57,7 @@ func TestRedisIsAway(t *testing.T) {
 
 // A try that finds Redis away on the way tries no longer.
 func TestTryEndsWhenRedisGoesAway(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		s, wire := f.open()
 		release(f, f.take(s, "k", 1))
 		wire.Refuse()
@@ -73,7 +72,7 @@ func TestTryEndsWhenRedisGoesAway(t *testing.T) {
 func TestReleaseWhileRedisIsAway(t *testing.T) {
 	for mode, local := range map[string]time.Duration{"": 0, "in turns": time.Millisecond} {
 		t.Run(mode, func(t *testing.T) {
-			bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+			bubble(t, func(f *fixture) {
 				s, wire := f.open(limit(10), localFor(local))
 				var leases []*semaphore.Lease
 				for range 10 {
@@ -109,7 +108,7 @@ func TestReleaseWhileRedisIsAway(t *testing.T) {
 func TestWaitsOutlastAnOutage(t *testing.T) {
 	for mode, local := range map[string]time.Duration{"": 0, "in turns": time.Second} {
 		t.Run(mode, func(t *testing.T) {
-			bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+			bubble(t, func(f *fixture) {
 				s, wire := f.open(localFor(local), ttl(12*time.Second))
 				other, _ := f.open()
 				held, kept := f.take(other, "k", 1), f.take(s, "kept", 1)
@@ -138,7 +137,6 @@ func TestWaitsOutlastAnOutage(t *testing.T) {
 func TestSilentRedisIsNoBusyTenant(t *testing.T) {
 	type scene struct {
 		f        *fixture
-		server   *miniredis.Miniredis
 		s, other *semaphore.Semaphore
 		wire     *harness.Wire
 	}
@@ -190,7 +188,7 @@ func TestSilentRedisIsNoBusyTenant(t *testing.T) {
 			c.f.take(c.other, "k", 1)
 			time.AfterFunc(100*time.Millisecond, func() {
 				c.wire.Stall("enter")
-				c.server.FlushAll()
+				c.f.Server.FlushAll()
 			})
 			return acquire(c, ctx, 2)
 		}},
@@ -199,7 +197,7 @@ func TestSilentRedisIsNoBusyTenant(t *testing.T) {
 		for mode, local := range map[string]time.Duration{"": 0, ", in turns": 50 * time.Millisecond} {
 			for end, byCtx := range map[string]bool{"MaxWait": false, "ctx": true} {
 				t.Run(name+mode+", "+end, func(t *testing.T) {
-					bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+					bubble(t, func(f *fixture) {
 						ctx, cancel := f.Context(), context.CancelFunc(func() {})
 						mod := []func(*semaphore.Config){localFor(local)}
 						if byCtx {
@@ -208,7 +206,7 @@ func TestSilentRedisIsNoBusyTenant(t *testing.T) {
 							mod = append(mod, maxWait(sc.wait))
 						}
 						defer cancel()
-						c := scene{f: f, server: server}
+						c := scene{f: f}
 						c.s, c.wire = f.open(mod...)
 						c.other, _ = f.open()
 						errs := sc.run(c, ctx)
@@ -226,7 +224,7 @@ func TestSilentRedisIsNoBusyTenant(t *testing.T) {
 
 // If all connections of the pool are broken, no call fails, and none comes to one broken connection after another.
 func TestBrokenConnectionsFailNoCall(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		w := &harness.Wire{}
 		rdb := f.Connect(w).(*redis.Client)
 		s := f.openOn(rdb, w, limit(9))
@@ -263,7 +261,7 @@ func breakIdle(f *fixture, rdb *redis.Client, w *harness.Wire, n int) {
 
 // Close waits until the client has looked at the connections that may be broken.
 func TestCloseWaitsForWhatCallsBegan(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		w := &harness.Wire{}
 		rdb := f.Connect(w).(*redis.Client)
 		s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: f.Family, Limit: 1}))(f)

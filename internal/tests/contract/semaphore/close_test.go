@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
@@ -63,7 +62,7 @@ func (c *closer) Observe(e leasehold.Event) {
 }
 
 func TestAcquireDoesNotReturnALeaseThatCloseGivesBack(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		var c closer
 		c.s, _ = f.open(func(cfg *semaphore.Config) { cfg.Observer = &c })
 		redistest.WantErr(f, redistest.ErrorOf(c.s.Acquire(f.Context(), "k")), leasehold.ErrClosed)
@@ -89,7 +88,7 @@ func TestCloseIsBoundByItsCtx(t *testing.T) {
 // An idle handle has no goroutines, no subscription and no keys, without Close:
 // the bubble does not end while a goroutine is left.
 func TestIdleHandleNeedsNoClose(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		w := &harness.Wire{}
 		s := redistest.Must(semaphore.New(f.Connect(w), semaphore.Config{Name: f.Family, Prefix: f.Family, Limit: 1}))(f)
 		l := f.take(s, "k", 1)
@@ -143,7 +142,7 @@ func TestReleaseOfWhatIsGoneIsErrLost(t *testing.T) {
 // A release takes no ctx, so it has to end by itself where the network swallows
 // everything, whatever the client's own time-outs are.
 func TestReleaseBoundsItself(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		var silent atomic.Bool
 		var leases []*semaphore.Lease
 		for i, timeout := range []time.Duration{500 * time.Millisecond, -1} {

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -200,7 +198,7 @@ func TestSinceSurvivesRenewals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// A long TTL, so that six hours have two hundred renewals, and not two thousand.
 			settings := []func(*semaphore.Config){limit(2), ttl(5 * time.Minute), total(all)}
-			bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+			bubble(t, func(f *fixture) {
 				a, _ := f.open(settings...)
 				b, _ := f.open(settings...)
 				one := f.take(a, "k", 1)

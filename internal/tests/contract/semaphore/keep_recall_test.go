@@ -6,8 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -55,7 +53,7 @@ func TestKeptPermitsAreRecalled(t *testing.T) {
 
 // With a subscription, the recall takes no time but that of its messages.
 func TestRecallTakesNoTime(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		a, _ := f.keeper(limit(2))
 		b, _ := f.open(limit(2))
 		f.keep(a, "k", 2)
@@ -69,7 +67,7 @@ func TestRecallTakesNoTime(t *testing.T) {
 // TryAcquire waits a moment for permits that rest elsewhere, and so does a second one right after
 // it. While refusals follow each other, only the first one waits.
 func TestTryAcquireAwaitsKeptPermits(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		a, _ := f.keeper(limit(2))
 		b, _ := f.open(limit(2))
 		f.keep(a, "k", 2)
@@ -109,7 +107,7 @@ func TestTryAcquireAwaitsKeptPermits(t *testing.T) {
 
 // The second of two tries waits, too, although the first one has sent the recall: its permits are on their way.
 func TestSecondTryWaitsForTheSameRecall(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		a, w := f.keeper(limit(2))
 		b, _ := f.open(limit(2))
 		f.keep(a, "k", 2)
@@ -129,7 +127,7 @@ func TestSecondTryWaitsForTheSameRecall(t *testing.T) {
 
 // A lease in use when the recall comes is given back at its release.
 func TestRecalledPermitInUseIsNotKept(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		a, _ := f.keeper()
 		b, _ := f.open()
 		f.keep(a, "k", 1)
@@ -144,7 +142,7 @@ func TestRecalledPermitInUseIsNotKept(t *testing.T) {
 
 // A lease that was waited for is not kept, and neither is one that was granted while others have just found no room.
 func TestContendedPermitIsNotKept(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		a, _ := f.keeper()
 		b, _ := f.keeper()
 		other := f.take(b, "k", 1)
@@ -169,7 +167,7 @@ func TestContendedPermitIsNotKept(t *testing.T) {
 
 // A recall whose message is lost costs a second.
 func TestLostRecall(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		for name, ask := range map[string]func(b *semaphore.Semaphore) *waiting{
 			"Acquire": func(b *semaphore.Semaphore) *waiting { return f.acquire(b, "Acquire") },
 			"TryAcquire": func(b *semaphore.Semaphore) *waiting {
@@ -209,7 +207,7 @@ func TestLostRecall(t *testing.T) {
 
 // While Redis is silent, nothing is kept for longer than 2 s.
 func TestNothingIsKeptWhileRedisIsSilent(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		a, w := f.keeper(keepFor(2500 * time.Millisecond))
 		f.keep(a, "k", 1)
 		synctest.Wait()
@@ -246,7 +244,7 @@ func TestOwnPermitsOfAnotherWeightAreRecalled(t *testing.T) {
 	}
 	each(t, func(f *fixture) { rounds(f, 1) })
 	// Elsewhere the message of the recall may come late, in the middle of the second round.
-	t.Run("again", func(t *testing.T) { bubble(t, func(f *fixture, _ *miniredis.Miniredis) { rounds(f, 2) }) })
+	t.Run("again", func(t *testing.T) { bubble(t, func(f *fixture) { rounds(f, 2) }) })
 }
 
 // A limit that is set below what is in use recalls what rests.
@@ -265,7 +263,7 @@ func TestLoweredLimitRecallsKeptPermits(t *testing.T) {
 
 // Revoke takes a lease that rests for good, and nobody is told of a loss.
 func TestKeptPermitIsRevoked(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		var events []leasehold.Event
 		a, _ := f.keeper(limit(2), keepFor(2*time.Second), func(c *semaphore.Config) {
 			c.Observer = observerFunc(func(e leasehold.Event) { events = append(events, e) })
@@ -287,14 +285,14 @@ func TestKeptPermitIsRevoked(t *testing.T) {
 // When Redis has forgotten one lease, the process gives back its others of that key. Nobody is
 // told of the loss of a lease that rests.
 func TestKeptPermitsThatRedisForgets(t *testing.T) {
-	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		var events []leasehold.Event
 		a, w := f.keeper(limit(4), keepFor(2*time.Second), func(c *semaphore.Config) {
 			c.Observer = observerFunc(func(e leasehold.Event) { events = append(events, e) })
 		})
 		ids := f.keep(a, "k", 4)
 		synctest.Wait()
-		server.FlushAll()
+		f.Server.FlushAll()
 		time.Sleep(1100 * time.Millisecond) // it has asked
 		enters := w.Ran(luascripts.PermitsEnter())
 		l := f.take(a, "k", 1)
@@ -314,7 +312,7 @@ func TestKeptPermitsThatRedisForgets(t *testing.T) {
 // After recalls before which keeping has saved nothing, the process keeps nothing for a while,
 // which doubles up to 3.2 s.
 func TestKeepingPausesAfterUselessRecalls(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		a, _ := f.keeper()
 		b, _ := f.open()
 		pause := 100 * time.Millisecond

@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -64,7 +62,7 @@ func TestKeptPermitsCostNoCall(t *testing.T) {
 
 // A lease is given back KeepFor after its last use. A second later nothing of the handle is left.
 func TestKeptPermitsGoBackAfterKeepFor(t *testing.T) {
-	bubble(t, func(f *fixture, server *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		s, _ := f.keeper(limit(2))
 		f.keep(s, "k", 2)
 		for range 3 { // one of them is used, the other one is not
@@ -82,7 +80,7 @@ func TestKeptPermitsGoBackAfterKeepFor(t *testing.T) {
 		all := f.Subscribed("leasehold")
 		redistest.Check(f, len(all) == 0, "still subscribed to %v", all)
 		time.Sleep(2 * time.Second) // the register of those that keep
-		if all := server.Keys(); len(all) != 0 {
+		if all := f.Server.Keys(); len(all) != 0 {
 			f.Errorf("left: %v", all)
 		}
 	})
@@ -90,7 +88,7 @@ func TestKeptPermitsGoBackAfterKeepFor(t *testing.T) {
 
 // A permit that is kept in vain costs an enter and a leave, as without KeepFor.
 func TestKeptPermitThatNobodyUsesCostsNoFurtherCall(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		s, w := f.keeper()
 		used := f.take(s, "used", 1) // so that the process listens already
 		time.Sleep(time.Second)
@@ -109,7 +107,7 @@ func TestKeptPermitThatNobodyUsesCostsNoFurtherCall(t *testing.T) {
 
 // MaxHold, Deadline and Context belong to each turn. A lease that MaxHold has ended once is handed out again.
 func TestTurnsOfAKeptPermitAreTheirOwn(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		s, _ := f.keeper(func(c *semaphore.Config) { c.MaxHold = 300 * time.Millisecond; c.KeepFor = 150 * time.Millisecond })
 		type name struct{}
 		for n := range 5 {
@@ -148,7 +146,7 @@ func TestExtendedPermitIsNotKept(t *testing.T) {
 
 // A handle keeps at most 1000 leases. Beyond that, those that were used least recently go.
 func TestKeptPermitsAreBounded(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		s, _ := f.keeper(keepFor(2 * time.Second))
 		key := func(n int) string { return fmt.Sprint("k", n) }
 		for n := range 1000 {
@@ -171,7 +169,7 @@ func TestKeptPermitsAreBounded(t *testing.T) {
 
 // Close gives back what rests at once, and so does Shutdown, which waits for nobody.
 func TestCloseGivesKeptPermitsBack(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		for name, end := range map[string]func(*semaphore.Semaphore, context.Context) error{
 			"Close": (*semaphore.Semaphore).Close, "Shutdown": (*semaphore.Semaphore).Shutdown,
 		} {
@@ -188,7 +186,7 @@ func TestCloseGivesKeptPermitsBack(t *testing.T) {
 
 // A lease in use is not kept once Shutdown has begun, so that Shutdown ends.
 func TestShutdownWaitsForUsersOfKeptPermits(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		s, _ := f.keeper(limit(2))
 		f.keep(s, "k", 2)
 		l := f.take(s, "k", 1)

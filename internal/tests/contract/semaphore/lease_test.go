@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -167,7 +165,7 @@ func TestMaxHoldFreesThePermitsAtOnce(t *testing.T) {
 
 // A method of ctx that ends the goroutine of a Release keeps no permit from the others.
 func TestCtxThatEndsTheGoroutineOfARelease(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		for name, mod := range map[string]func(*semaphore.Config){
 			"plain":   func(*semaphore.Config) {},
 			"Total":   func(c *semaphore.Config) { c.Total = 1 },
@@ -249,7 +247,7 @@ func (c ownDoneCtx) Err() error {
 
 // A ctx whose methods panic, or that does not say why, as it ends ends the Context, and no process.
 func TestCtxThatBreaksAsItEnds(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		var ends atomic.Bool
 		fine := func() error { return nil }
 		panics := func() error {

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
@@ -25,7 +24,7 @@ func localFor(d time.Duration) func(*semaphore.Config) {
 // A process holds as many leases as the limit has room for, and its other callers wait in
 // it, without places in Redis; permits go round in the order of the calls.
 func TestPermitsAreHandedRoundInAProcess(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		s, _ := f.open(limit(4), localFor(time.Second))
 		first, second := f.take(s, "k", 2), f.take(s, "k", 2)
 		var waiters []*waiting
@@ -52,7 +51,7 @@ func TestPermitsAreHandedRoundInAProcess(t *testing.T) {
 // A limit that is raised at run time is used by a process that has a lease already, and one that is lowered takes
 // leases away from it, though nobody else waits: also where holds are longer than LocalFor.
 func TestALimitSetAtRunTimeCountsInAProcess(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		s, _ := f.open(limit(2), localFor(50*time.Millisecond))
 		ctx, cancel := context.WithCancel(context.Background())
 		var all sync.WaitGroup
@@ -83,7 +82,7 @@ func TestALimitSetAtRunTimeCountsInAProcess(t *testing.T) {
 
 // A limit that is raised is used within a sign of life by the waiters of a process that holds its only lease for long.
 func TestARaisedLimitCountsDuringALongHold(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		s, _ := f.open(localFor(50 * time.Millisecond))
 		operator, _ := f.open()
 		held := []*semaphore.Lease{f.take(s, "k", 1)}
@@ -106,7 +105,7 @@ func TestARaisedLimitCountsDuringALongHold(t *testing.T) {
 
 // MaxWaiters counts the callers that wait, not those that Redis is about to grant to.
 func TestMaxWaitersIsNotForPermitsThatAreFree(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		s, _ := f.open(limit(4), localFor(50*time.Millisecond), func(c *semaphore.Config) { c.MaxWaiters = 1 })
 		var callers []*waiting
 		for range 4 {
@@ -163,7 +162,7 @@ func (u *uses) Observe(e leasehold.Event) {
 // The turn of a caller whose own reply is late comes by another lease of its process. That lease is lost before the
 // reply comes: the caller gets another turn, not the one that is over, and nothing is left of either.
 func TestATurnThatIsOverIsNotHandedOut(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		late, seen := &lateEnter{deliver: make(chan struct{})}, &uses{}
 		rdb, w := f.Connect(&harness.Wire{}), &harness.Wire{}
 		rdb.AddHook(late)

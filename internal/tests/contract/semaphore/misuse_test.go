@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
@@ -20,7 +19,7 @@ import (
 // A copy of a lease would give back what the lease itself may still use, and its Context would
 // end instead of the lease's own: the panic names the misuse. go vet finds no such copies.
 func TestUseOfACopyNamesTheMisuse(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		s, _ := f.open(limit(1))
 		l := f.take(s, "k", 1)
 		synctest.Wait()

@@ -6,8 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -39,7 +37,7 @@ func TestMissedMessageIsAskedFor(t *testing.T) {
 // Waiters of a handle learn of what was granted before its subscription stood
 // when it stands, also those whose own answers come later than that.
 func TestGrantBeforeTheSubscriptionStands(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		holder, _ := f.open(limit(2))
 		s, wire := f.open(limit(2))
 		release(f, f.take(s, "warm", 1))
@@ -95,7 +93,7 @@ func TestTwoTTLsOnOneKey(t *testing.T) {
 
 // A sign of life that fails is repeated soon, also if a newcomer queues meanwhile.
 func TestSignOfLifeIsRepeatedBesideANewcomer(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		holder, _ := f.open()
 		s, wire := f.open()
 		l := f.take(holder, "k", 1)
@@ -124,7 +122,7 @@ func TestSignOfLifeIsRepeatedBesideANewcomer(t *testing.T) {
 
 // A call that took long tells little of the server's clock. A grant after it is not taken for as old as that.
 func TestSlowCallShortensNoGrant(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		holder, _ := f.open()
 		s, wire := f.open()
 		l := f.take(holder, "k", 1)

@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -117,7 +115,7 @@ func TestRevokeErrors(t *testing.T) {
 func TestRevokeWithoutAnAnswerIsNoSuccess(t *testing.T) {
 	for name, settings := range map[string][]func(*semaphore.Config){"plain": nil, "total": {total(2)}} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+			bubble(t, func(f *fixture) {
 				s, _ := f.open(append(settings, limit(2))...)
 				l := f.take(s, "k", 1)
 				operator, wire := f.open(append(settings, limit(2))...)
@@ -137,7 +135,7 @@ func TestRevokeWithoutAnAnswerIsNoSuccess(t *testing.T) {
 // A waiter that is revoked is told at once, though another one of its handle comes right
 // behind the hint: what that schedules does not put the question off.
 func TestRevokedWaiterIsToldBesideANewcomer(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		holder, _ := f.open()
 		s, _ := f.open()
 		l := f.take(holder, "k", 1)
@@ -160,7 +158,7 @@ func TestRevokedWaiterIsToldBesideANewcomer(t *testing.T) {
 
 // A holder that no hint reaches learns by its next renewal that it was revoked, and why.
 func TestRevokedHolderLearnsByItsRenewal(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		s, _ := f.open(ttl(9 * time.Second))
 		l := f.take(s, "k", 1)
 		time.Sleep(time.Second) // its process listens, and has asked once

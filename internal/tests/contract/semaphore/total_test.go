@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -132,7 +130,7 @@ func TestSetLimitIsSeenByEveryProcess(t *testing.T) {
 // once the server's clock has surely passed the time that the handle took for that of the call.
 // So each setting that is called after that counts.
 func TestSetLimitWaitsForTheClock(t *testing.T) {
-	bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+	bubble(t, func(f *fixture) {
 		s, wire := f.open()
 		wire.Stall()
 		ctx, cancel := context.WithCancel(f.Context())
@@ -198,18 +196,15 @@ func TestTotalWithHashedKeys(t *testing.T) {
 
 // All permits of a lease that has expired are free at once, also more than one call drops.
 func TestExpiredPermitsOfALargeLeaseAreFree(t *testing.T) {
-	each(t, func(f *fixture) {
-		family := func(c *semaphore.Config) { c.Limit, c.Total, c.TTL = 1000, 2000, ttlOfTheDead }
-		dead, wire := f.open(family)
+	bubble(t, func(f *fixture) {
+		family := func(c *semaphore.Config) { c.Limit, c.Total = 1000, 2000 }
+		dead, wire := f.open(family, ttl(time.Second))
 		s, _ := f.open(family)
 		defer release(f, f.take(s, "other", 1)) // it keeps the family's keys alive
 		redistest.Must(dead.AcquireN(f.Context(), "k", 1000))(f)
 		wire.Cut()
-		time.Sleep(ttlOfTheDead + 50*time.Millisecond)
-		l, err := s.TryAcquireN(f.Context(), "k", 1000)
-		redistest.CheckNow(f, err == nil, "%v", err)
+		time.Sleep(1050 * time.Millisecond)
+		l := redistest.Must(s.TryAcquireN(f.Context(), "k", 1000))(f)
 		release(f, l)
 	})
 }
-
-const ttlOfTheDead = time.Second

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
@@ -154,7 +152,7 @@ func TestRequestsInVainStopNobody(t *testing.T) {
 	}
 	for name, attack := range vainAttacks {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+			bubble(t, func(f *fixture) {
 				turns, longest := runVain(f, lasts, func(v *vainScene) {
 					v.hold()
 					attack(v)
@@ -166,7 +164,7 @@ func TestRequestsInVainStopNobody(t *testing.T) {
 	}
 	for _, name := range []string{"one tenant that gives up in time", "many tenants", "many tenants that never give up"} {
 		t.Run("an honest one beside "+name, func(t *testing.T) {
-			bubble(t, func(f *fixture, _ *miniredis.Miniredis) {
+			bubble(t, func(f *fixture) {
 				turns, _ := runVain(f, lasts, func(v *vainScene) {
 					v.hold()
 					honest(v)

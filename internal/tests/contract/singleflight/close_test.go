@@ -80,7 +80,7 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 	for what, put := range map[string]func(f *fixture, w *harness.Wire){
 		"held": func(*fixture, *harness.Wire) {},
 		"lost": func(f *fixture, _ *harness.Wire) {
-			f.server.FlushAll()
+			f.Server.FlushAll()
 			time.Sleep(9 * time.Second)
 		},
 		"expired": func(_ *fixture, w *harness.Wire) {

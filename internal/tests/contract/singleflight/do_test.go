@@ -77,7 +77,8 @@ func TestEachCallerGetsItsOwnValue(t *testing.T) {
 	some(t, func(f *fixture) {
 		type value = map[string][]int
 		fresh := func() value { return value{"a": {1, 2, 3}} }
-		g, other := twoOf[value](f)
+		g, _ := openOf[value](f)
+		other, _ := openOf[value](f)
 		began, end := make(chan struct{}), make(chan struct{})
 		load := func(context.Context) (value, error) {
 			close(began)

@@ -82,7 +82,7 @@ func TestAgesAreByTheServersClock(t *testing.T) {
 		subBubble(t, off.String(), func(f *fixture) {
 			mod := func(c *singleflight.Config[string]) { c.TTL, c.Jitter, c.StaleFor = 10*time.Second, -1, time.Minute }
 			at := time.Now().Add(off)
-			f.server.SetTime(at) // stands from here on
+			f.Server.SetTime(at) // stands from here on
 			g, _ := f.open(mod)
 			fetch(f, f.Context(), g, "k", gives("v")).want("v", singleflight.Loaded)
 			raw := f.RDB.Get(f.Context(), f.Part("k", "value")).Val()

@@ -138,7 +138,7 @@ func TestInspect(t *testing.T) {
 func TestInspectWritesNothing(t *testing.T) {
 	t.Parallel()
 	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
-		f := newFixture(t, target)
+		f := &fixture{harness.New(t, harness.Loads, target)}
 		g, _ := f.open()
 		o := newOrigin(f)
 		for range 2 {

@@ -39,7 +39,7 @@ func TestValueAfterALostLeaseIsNotStored(t *testing.T) {
 		g, other := f.two()
 		first, l, o := f.loading(g, "k")
 		joins, waits := fetch(f, f.Context(), g, "k", o.load), fetch(f, f.Context(), other, "k", o.load)
-		f.server.FlushAll()
+		f.Server.FlushAll()
 		time.Sleep(4 * time.Second) // of a LeaseTTL of 10 s
 		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
 		newer := o.next(f) // of the other process, that was told so
@@ -62,7 +62,7 @@ func TestLoadTimeoutAfterALostLease(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, _ := f.open(func(c *singleflight.Config[string]) { c.LeaseTTL, c.LoadTimeout = time.Second, 5*time.Second })
 		first, l, o := f.loading(g, "k")
-		f.server.FlushAll()
+		f.Server.FlushAll()
 		time.Sleep(time.Second)
 		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
 		time.Sleep(4 * time.Second)

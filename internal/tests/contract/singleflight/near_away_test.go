@@ -170,7 +170,7 @@ func TestNearReadsOfAFullServer(t *testing.T) {
 			t.Skip("one server of each version will do")
 		}
 		srv := redistest.StartServer(t, target.Version)
-		f := &fixture{Fixture: harness.NewOn(t, harness.Loads, srv.Client())}
+		f := &fixture{harness.NewOn(t, harness.Loads, srv.Client())}
 		g := openOn(f, srv.Client(), nearFor(hold))
 		put(f, g, "k", "v")
 		redistest.WantErr(f, f.RDB.ConfigSet(f.Context(), "maxmemory", "1").Err())

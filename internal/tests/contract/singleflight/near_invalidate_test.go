@@ -89,13 +89,6 @@ func TestNearWaitsForAReaderThatHearsNothing(t *testing.T) {
 	})
 }
 
-// mustOpen is open without the wire.
-func mustOpen(f *fixture, mod ...config) *singleflight.Group[string] {
-	f.Helper()
-	g, _ := f.open(mod...)
-	return g
-}
-
 // readUntil reads a key until a channel is closed.
 func readUntil(f *fixture, g *singleflight.Group[string], key string, until <-chan struct{}) {
 	f.Helper()

@@ -105,8 +105,8 @@ func TestNearLeavesNothingWhenIdle(t *testing.T) {
 		redistest.Expect(f, len(f.Subscribed("leasehold")), 1, "%d subscriptions of a reader")
 		time.Sleep(2 * lasts)
 		synctest.Wait()
-		if all := f.Subscribed("leasehold"); len(all) != 0 || f.server.Exists(f.Part("k", "near")) {
-			f.Errorf("subscriptions %v, registrations %v after 2 NearFor", all, f.server.Exists(f.Part("k", "near")))
+		if all := f.Subscribed("leasehold"); len(all) != 0 || f.Server.Exists(f.Part("k", "near")) {
+			f.Errorf("subscriptions %v, registrations %v after 2 NearFor", all, f.Server.Exists(f.Part("k", "near")))
 		}
 		sent := w.Sent()
 		time.Sleep(time.Minute)

@@ -129,21 +129,20 @@ func TestCtxEndsWhereverACallIs(t *testing.T) {
 // A loader that says "deadline exceeded" at the very moment has timed out all the
 // same. Which of the two is noticed first is a matter of chance.
 func TestLoadTimeoutIsNoDeadline(t *testing.T) {
-	t.Parallel()
-	rdb, wire := nowhere(t), &harness.Wire{Patience: clientPatience}
-	rdb.AddHook(wire)
-	wire.Cut()
-	g := group(t, rdb, locally, func(c *singleflight.Config[string]) { c.LoadTimeout = 5 * time.Millisecond })
-	for range 10 {
-		var all []*pending[string]
-		for i := range 200 {
-			all = append(all, fetch(t, t.Context(), g, strconv.Itoa(i), func(ctx context.Context) (string, error) {
-				<-ctx.Done()
-				return "", ctx.Err()
-			}))
+	bubble(t, func(f *fixture) {
+		g, wire := f.open(locally, func(c *singleflight.Config[string]) { c.LoadTimeout = 5 * time.Millisecond })
+		wire.Cut()
+		for range 10 {
+			var all []*pending[string]
+			for i := range 200 {
+				all = append(all, fetch(f, f.Context(), g, strconv.Itoa(i), func(ctx context.Context) (string, error) {
+					<-ctx.Done()
+					return "", ctx.Err()
+				}))
+			}
+			for _, p := range all {
+				redistest.WantErr(f, p.failed(), singleflight.ErrLoadTimeout, redistest.Not(context.DeadlineExceeded))
+			}
 		}
-		for _, p := range all {
-			redistest.WantErr(t, p.failed(), singleflight.ErrLoadTimeout, redistest.Not(context.DeadlineExceeded))
-		}
-	}
+	})
 }

@@ -40,7 +40,8 @@ func TestValuesOfAnyType(t *testing.T) {
 // through puts a value through the cache, from one process to another.
 func through[T any](f *fixture, v T, same func(a, b T) bool) {
 	f.Helper()
-	g, other := twoOf[T](f)
+	g, _ := openOf[T](f)
+	other, _ := openOf[T](f)
 	redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
 	fetch(f, f.Context(), g, "k", func(context.Context) (T, error) { return v, nil }).got()
 	r := fetch(f, f.Context(), other, "k", func(context.Context) (T, error) { return v, errors.New("it was to be cached") }).got()

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -14,28 +13,45 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
+func TestMain(m *testing.M) { redistest.MainOf(m, 8) }
+
 // fixture is one family of locks on one target.
 type fixture struct{ *harness.Fixture }
 
-func each(t *testing.T, fn func(f *fixture)) {
-	harness.StrictOnly(t, strictOnly)
-	harness.Each(t, harness.Locks, func(f *harness.Fixture) { fn(&fixture{f}) })
-}
-
-func some(t *testing.T, fn func(f *fixture)) {
-	harness.StrictOnly(t, strictOnly)
-	harness.Some(t, harness.Locks, func(f *harness.Fixture) { fn(&fixture{f}) })
-}
+func each(t *testing.T, fn func(f *fixture))   { in(t, harness.Each, fn) }
+func some(t *testing.T, fn func(f *fixture))   { in(t, harness.Some, fn) }
+func bubble(t *testing.T, fn func(f *fixture)) { in(t, harness.Bubble, fn) }
 
 func withProxy(t *testing.T, fn func(f *fixture, p *redistest.Proxy)) {
-	harness.StrictOnly(t, strictOnly)
-	harness.WithProxy(t, harness.Locks, func(f *harness.Fixture, p *redistest.Proxy) { fn(&fixture{f}, p) })
+	in(t, harness.Single, func(f *fixture) { fn(f, redistest.NewProxy(f.T, f.Addr)) })
 }
 
-func bubble(t *testing.T, fn func(f *fixture, server *miniredis.Miniredis)) {
+func in(t *testing.T, where func(*testing.T, string, func(*harness.Fixture)), fn func(f *fixture)) {
+	t.Helper()
 	harness.StrictOnly(t, strictOnly)
-	harness.Bubble(t, harness.Locks, func(f *harness.Fixture, server *miniredis.Miniredis) { fn(&fixture{f}, server) })
+	where(t, harness.Locks, func(f *harness.Fixture) { fn(&fixture{f}) })
 }
+
+// strictOnly are the tests that differ by contract if their handles have a KeepFor (LEASEHOLD_KEEP_FOR), and how.
+var strictOnly = map[string]string{
+	"TestExtendAfterTheEnd":                             stays,
+	"TestInspect":                                       stays,
+	"TestMutexDo":                                       stays,
+	"TestTurnsOfAProcessShareALease":                    stays + ", and so does its last token",
+	"TestRevokedLateGrantDoesNotEnterAgain":             noCall,
+	"TestTryLockWhoseGrantIsLateIsNotBusy":              noCall,
+	"TestUnlockWhoseFirstReplyIsLostTellsOfARevocation": noCall,
+	"TestGivingBackAndQueueingAgainIsOneRoundTrip":      alone,
+	"TestGoroutineThatRepeatsALeaveIsEnded":             alone,
+	"TestObserverThatIsTooSlow":                         "what is kept is renewed, which is an event",
+	"TestObserverThatPanics":                            "what is kept is renewed, which is an event",
+}
+
+const (
+	stays  = "what was given back stays in the process"
+	noCall = "an acquisition or a release makes no call"
+	alone  = "while nobody else waits, the lease also serves turns after LocalFor"
+)
 
 // open makes a handle of the family with a client and a wire of its own. It is
 // closed, over a wire that works again, when the test ends.

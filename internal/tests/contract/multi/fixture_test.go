@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -16,15 +15,17 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
+func TestMain(m *testing.M) { redistest.Main(m) }
+
 // fixture is a family of locks, and one of permits with the same name, on one target.
 type fixture struct{ *harness.Fixture }
 
-func each(t *testing.T, fn func(f *fixture)) {
-	harness.Each(t, harness.Locks, func(f *harness.Fixture) { fn(&fixture{f}) })
-}
+func each(t *testing.T, fn func(f *fixture))   { in(t, harness.Each, fn) }
+func bubble(t *testing.T, fn func(f *fixture)) { in(t, harness.Bubble, fn) }
 
-func bubble(t *testing.T, fn func(f *fixture, server *miniredis.Miniredis)) {
-	harness.Bubble(t, harness.Locks, func(f *harness.Fixture, server *miniredis.Miniredis) { fn(&fixture{f}, server) })
+func in(t *testing.T, where func(*testing.T, string, func(*harness.Fixture)), fn func(f *fixture)) {
+	t.Helper()
+	where(t, harness.Locks, func(f *harness.Fixture) { fn(&fixture{f}) })
 }
 
 // A process has a handle of each family, and a client with a wire.

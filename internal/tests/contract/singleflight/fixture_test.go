@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -17,48 +16,25 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// group makes a group on rdb, of the test's own name where mod gives no other. It is closed when the test ends.
-func group[T any](t testing.TB, rdb redis.UniversalClient, mod ...func(*singleflight.Config[T])) *singleflight.Group[T] {
-	t.Helper()
-	cfg := singleflight.Config[T]{Name: redistest.Name(t), TTL: time.Minute, Logger: slog.New(slog.DiscardHandler)}
-	for _, m := range mod {
-		if m != nil {
-			m(&cfg)
-		}
-	}
-	g := redistest.Must(singleflight.New(rdb, cfg))(t)
-	t.Cleanup(func() { harness.Close(t, g) })
-	return g
-}
+func TestMain(m *testing.M) { redistest.MainOf(m, 8) }
 
-// fixture is one family of cached values on one target. A bubble has the server, too.
-type fixture struct {
-	*harness.Fixture
-	server *miniredis.Miniredis
-}
+// fixture is one family of cached values on one target.
+type fixture struct{ *harness.Fixture }
 
 // clientPatience is how long a client waits for an answer.
 const clientPatience = 3 * time.Second
 
-func each(t *testing.T, fn func(f *fixture)) {
-	harness.Each(t, harness.Loads, func(f *harness.Fixture) { fn(&fixture{Fixture: f}) })
-}
-
-func some(t *testing.T, fn func(f *fixture)) {
-	harness.Some(t, harness.Loads, func(f *harness.Fixture) { fn(&fixture{Fixture: f}) })
-}
+func each(t *testing.T, fn func(f *fixture))   { in(t, harness.Each, fn) }
+func some(t *testing.T, fn func(f *fixture))   { in(t, harness.Some, fn) }
+func bubble(t *testing.T, fn func(f *fixture)) { in(t, harness.Bubble, fn) }
 
 func withProxy(t *testing.T, fn func(f *fixture, p *redistest.Proxy)) {
-	harness.WithProxy(t, harness.Loads, func(f *harness.Fixture, p *redistest.Proxy) { fn(&fixture{Fixture: f}, p) })
+	in(t, harness.Single, func(f *fixture) { fn(f, redistest.NewProxy(f.T, f.Addr)) })
 }
 
-func newFixture(t *testing.T, target redistest.Target) *fixture {
-	return &fixture{Fixture: harness.New(t, harness.Loads, target)}
-}
-
-func bubble(t *testing.T, fn func(f *fixture)) {
+func in(t *testing.T, where func(*testing.T, string, func(*harness.Fixture)), fn func(f *fixture)) {
 	t.Helper()
-	harness.Bubble(t, harness.Loads, func(f *harness.Fixture, server *miniredis.Miniredis) { fn(&fixture{f, server}) })
+	where(t, harness.Loads, func(f *harness.Fixture) { fn(&fixture{f}) })
 }
 
 // subBubble is bubble in a subtest.
@@ -88,16 +64,14 @@ func (f *fixture) two(mod ...config) (g, other *singleflight.Group[string]) {
 func (f *fixture) pair(mod ...config) (g, other *singleflight.Group[string], w *harness.Wire) {
 	f.Helper()
 	g, w = f.open(mod...)
-	other, _ = f.open(mod...)
-	return g, other, w
+	return g, mustOpen(f, mod...), w
 }
 
-// twoOf is two for values of any type.
-func twoOf[T any](f *fixture) (g, other *singleflight.Group[T]) {
+// mustOpen is open without the wire.
+func mustOpen(f *fixture, mod ...config) *singleflight.Group[string] {
 	f.Helper()
-	g, _ = openOf[T](f)
-	other, _ = openOf[T](f)
-	return g, other
+	g, _ := f.open(mod...)
+	return g
 }
 
 // openOf is open for values of any type.
@@ -120,8 +94,15 @@ func (f *fixture) openVia(p *redistest.Proxy, mod ...config) *singleflight.Group
 // openOn is open with that client.
 func openOn[T any](f *fixture, rdb redis.UniversalClient, mod ...func(*singleflight.Config[T])) *singleflight.Group[T] {
 	f.Helper()
-	named := func(c *singleflight.Config[T]) { c.Name = f.Family }
-	return group(f, rdb, append([]func(*singleflight.Config[T]){named}, mod...)...)
+	cfg := singleflight.Config[T]{Name: f.Family, TTL: time.Minute, Logger: slog.New(slog.DiscardHandler)}
+	for _, m := range mod {
+		if m != nil {
+			m(&cfg)
+		}
+	}
+	g := redistest.Must(singleflight.New(rdb, cfg))(f)
+	f.Cleanup(func() { harness.Close(f, g) })
+	return g
 }
 
 // teach lets the servers know all scripts, so that none is sent twice.
@@ -158,4 +139,49 @@ func (f *fixture) within(d time.Duration) context.Context {
 func peekErr[T any](ctx context.Context, g *singleflight.Group[T], key string) error {
 	_, _, err := g.Peek(ctx, key)
 	return err
+}
+
+// hold is a NearFor so long that nothing passes by the end of a read lease alone.
+const hold = time.Minute
+
+// nearFor makes a group serve hot values from memory.
+func nearFor(d time.Duration) config { return func(c *singleflight.Config[string]) { c.NearFor = d } }
+
+// put stores a value.
+func put(tb testing.TB, g *singleflight.Group[string], key, v string) {
+	tb.Helper()
+	redistest.WantErr(tb, g.Put(tb.Context(), key, v))
+}
+
+// invalidate drops keys, and returns how long that took.
+func invalidate(tb testing.TB, g *singleflight.Group[string], keys ...string) time.Duration {
+	tb.Helper()
+	began := time.Now()
+	redistest.WantErr(tb, g.Invalidate(tb.Context(), keys...))
+	return time.Since(began)
+}
+
+// peek is what a group has of a key.
+func peek(tb testing.TB, g *singleflight.Group[string], key string) singleflight.Result[string] {
+	tb.Helper()
+	r, _, err := g.Peek(tb.Context(), key)
+	redistest.WantErr(tb, err)
+	return r
+}
+
+// warm reads a key until it is served from memory.
+func warm(tb testing.TB, g *singleflight.Group[string], key, want string) {
+	tb.Helper()
+	redistest.Eventually(tb, key+" in memory", func() bool {
+		r := peek(tb, g, key)
+		redistest.CheckNow(tb, r.Value == want, "read %+v; want %q", r, want)
+		return r.Source == singleflight.Near
+	})
+}
+
+// readers is the number of handles that are registered as readers of a key.
+func (f *fixture) readers(key string) int {
+	f.Helper()
+	n := redistest.Must(f.RDB.ZCard(f.Context(), f.Part(key, "near")).Result())(f)
+	return int(n)
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -14,28 +13,52 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
+func TestMain(m *testing.M) { redistest.MainOf(m, 8) }
+
 // fixture is one family of permits on one target.
 type fixture struct{ *harness.Fixture }
 
-func each(t *testing.T, fn func(f *fixture)) {
-	harness.StrictOnly(t, strictOnly)
-	harness.Each(t, harness.Permits, func(f *harness.Fixture) { fn(&fixture{f}) })
-}
-
-func some(t *testing.T, fn func(f *fixture)) {
-	harness.StrictOnly(t, strictOnly)
-	harness.Some(t, harness.Permits, func(f *harness.Fixture) { fn(&fixture{f}) })
-}
+func each(t *testing.T, fn func(f *fixture))   { in(t, harness.Each, fn) }
+func some(t *testing.T, fn func(f *fixture))   { in(t, harness.Some, fn) }
+func bubble(t *testing.T, fn func(f *fixture)) { in(t, harness.Bubble, fn) }
 
 func withProxy(t *testing.T, fn func(f *fixture, p *redistest.Proxy)) {
-	harness.StrictOnly(t, strictOnly)
-	harness.WithProxy(t, harness.Permits, func(f *harness.Fixture, p *redistest.Proxy) { fn(&fixture{f}, p) })
+	in(t, harness.Single, func(f *fixture) { fn(f, redistest.NewProxy(f.T, f.Addr)) })
 }
 
-func bubble(t *testing.T, fn func(f *fixture, server *miniredis.Miniredis)) {
+func in(t *testing.T, where func(*testing.T, string, func(*harness.Fixture)), fn func(f *fixture)) {
+	t.Helper()
 	harness.StrictOnly(t, strictOnly)
-	harness.Bubble(t, harness.Permits, func(f *harness.Fixture, server *miniredis.Miniredis) { fn(&fixture{f}, server) })
+	where(t, harness.Permits, func(f *harness.Fixture) { fn(&fixture{f}) })
 }
+
+// strictOnly are the tests that differ by contract if their handles have a KeepFor (LEASEHOLD_KEEP_FOR), and how.
+var strictOnly = map[string]string{
+	"TestDo":                                        stays,
+	"TestDoReleasesOnPanicAndGoexit":                stays,
+	"TestTwoTTLsOnOneKey":                           stays,
+	"TestPermitsTakenTwice":                         stays,
+	"TestReleaseIsNilOnce":                          stays,
+	"TestRevokeErrors":                              stays + ", and can be revoked there",
+	"TestRedisIsAway":                               noCall,
+	"TestReleaseBoundsItself":                       noCall,
+	"TestReleaseOfWhatIsGoneIsErrLost":              noCall,
+	"TestRevokePassesAllPermitsOn":                  noCall + ", so it may not know yet of a revocation",
+	"TestTryEndsWhenRedisGoesAway":                  noCall,
+	"TestKeyNamesAreAsDocumentedAndExpire":          register,
+	"TestInspectListsHoldersAndWaiters":             "Holder.Keeps is true",
+	"TestKeptPermitsAreShown":                       "one of its handles keeps nothing",
+	"TestUseOfACopyNamesTheMisuse":                  "a copy of a lease has the same turn",
+	"TestGrantBeforeTheSubscriptionStands":          "what is kept uses the connection that the test counts on",
+	"TestErrorsNameOperationFamilyAndKeyAndNoOwner": register,
+	"TestReleaseWhileRedisIsAway":                   "while nobody else waits, a lease also serves turns after LocalFor",
+}
+
+const (
+	stays    = "what was given back stays in the process"
+	noCall   = "an acquisition or a release makes no call"
+	register = "there is a register of keepers, too"
+)
 
 // open makes a handle of the family with a client and a wire of its own. It is
 // closed, over a wire that works again, when the test ends.

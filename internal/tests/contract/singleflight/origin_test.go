@@ -101,7 +101,7 @@ type pending[T any] struct {
 
 // settle waits, in a bubble, until all that was begun has come as far as it can.
 func settle(t testing.TB) {
-	if f, ok := t.(*fixture); ok && f.server != nil {
+	if f, ok := t.(*fixture); ok && f.Server != nil {
 		synctest.Wait()
 	}
 }
