@@ -156,7 +156,7 @@ var client = []mutation{
 		"if a.State == Holding && now >= a.Deadline {", "if false {"),
 	cut("a lease that was lost before Close stays lost", "internal/life/held.go", localTests, "TestLossBeforeClose",
 		"case a.State == Lost && why == ByHolder:", "case a.State == Lost:"),
-	cut("no deadline is after MaxHold", "internal/lease/lease.go", localTests, "TestDeadlineIsNotAfter",
+	cut("no deadline is after MaxHold", "internal/lease/lease.go", localTests, "TestMaxHoldEndsALock",
 		"if !end.IsZero() && end.Before(t) {", "if false {"),
 	cut("RetryAfter counts from when the error is made", "internal/lease/manager.go", localTests, "TestRetryAfterIsNotAfter",
 		"if !s.AsOf.IsZero() {", "if false {"),

@@ -23,44 +23,14 @@ import (
 // few is more than several patient callers send in a quarter of a minute, and less than an impatient one in a second.
 const few = 300
 
-func TestErrorsForAPassingReason(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		holder, holding := f.open(ttl(time.Minute))
-		m, wire := f.open()
-		l := f.take(holder, "k")
-		unlock(f, f.take(m, "warm"))
-		queued := f.wait(f.Context(), m, "k")
-		time.Sleep(100 * time.Millisecond) // until its answer has come
-
-		f.Cleanup(func() { f.Server.SetError("") }) // before the handles are closed
-		f.Server.SetError("LOADING Redis is loading the dataset in memory")
-		sent, began := wire.Sent(), time.Now()
-		redistest.WantErr(f, redistest.ErrorOf(m.TryLock(f.Context(), "free")), leasehold.ErrUnavailable, redistest.Says("LOADING"))
-		redistest.WantErr(f, redistest.ErrorOf(m.Lock(f.Context(), "free")), leasehold.ErrUnavailable)
-		redistest.AtMost(f, time.Since(began), redistest.Soon, "a lock that Redis refuses ends after %v")
-		<-queued.Done
-		redistest.WantErr(f, queued.Failed(), leasehold.ErrUnavailable)
-		redistest.AtMost(f, time.Since(began), 15*time.Second, "a wait that Redis does not answer ends after %v")
-		redistest.AtMost(f, wire.Sent()-sent, few, "%d commands were sent")
-		before := holding.Sent()
-		<-l.Context().Done()
-		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
-		redistest.AtMost(f, time.Since(began), time.Minute, "the holder is told after %v")
-		redistest.AtMost(f, holding.Sent()-before, few, "%d commands were sent by the holder")
-		f.Server.SetError("")
-		redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
-		time.Sleep(time.Second)
-		unlock(f, f.take(m, "k"))
-	})
-}
-
-// Errors that stay end a call: at once, or, where they might be of credentials that are being
-// rotated, when its bound is over. They are named.
-func TestErrorsThatStay(t *testing.T) {
+// Errors that may pass end calls and waits when their bounds are over. Those that stay end a call at once, or, where
+// they might be of credentials that are being rotated, when its bound is over. All are named, and the holder is told.
+func TestErrorsOfTheServer(t *testing.T) {
 	for text, c := range map[string]struct {
 		within time.Duration
 		sent   int
 	}{
+		"LOADING Redis is loading the dataset in memory":                      {redistest.Soon, few},
 		"OOM command not allowed when used memory > 'maxmemory'.":             {time.Second, 5},
 		"NOPERM User default has no permissions to run the 'evalsha' command": {3 * time.Second, few},
 		"NOAUTH Authentication required.":                                     {3 * time.Second, few},
@@ -69,10 +39,16 @@ func TestErrorsThatStay(t *testing.T) {
 		name, _, _ := strings.Cut(text, " ")
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(f *fixture) {
+				holder, holding := f.open(ttl(time.Minute))
 				m, wire := f.open()
+				waiter, waits := f.open()
+				l := f.take(holder, "held")
 				unlock(f, f.take(m, "warm"))
-				f.Cleanup(func() { f.Server.SetError("") })
+				queued := f.wait(f.Context(), waiter, "held")
+				time.Sleep(100 * time.Millisecond)          // until its answer has come
+				f.Cleanup(func() { f.Server.SetError("") }) // before the handles are closed
 				f.Server.SetError(text)
+				failed, held, waited := time.Now(), holding.Sent(), waits.Sent()
 				for _, op := range []string{"lock", "try lock"} {
 					sent, began, within := wire.Sent(), time.Now(), c.within
 					lock := m.Lock
@@ -80,22 +56,33 @@ func TestErrorsThatStay(t *testing.T) {
 						lock, within = m.TryLock, time.Second
 					}
 					_, err := lock(f.Context(), "k")
-					redistest.WantErr(f, err, leasehold.ErrUnavailable)
+					redistest.WantErr(f, err, leasehold.ErrUnavailable, redistest.Not(leasehold.ErrBusy))
 					redistest.WantText(f, err, name, "leasehold: mutex: "+op+" "+f.Family+"/k: ")
-					redistest.WantNot(f, err, leasehold.ErrBusy)
 					redistest.AtMost(f, time.Since(began), within, "%s ended after %v", op)
 					redistest.AtMost(f, wire.Sent()-sent, c.sent, "%s sent %d commands", op)
 				}
-				// What may be left is given back for as long as a lease lasts, at leisure.
 				sent := wire.Sent()
-				time.Sleep(time.Minute)
+				<-queued.Done
+				redistest.WantErr(f, queued.Failed(), leasehold.ErrUnavailable)
+				redistest.AtMost(f, time.Since(failed), 15*time.Second, "a wait that Redis does not answer ends after %v")
+				redistest.AtMost(f, waits.Sent()-waited, few, "%d commands were sent by the waiter")
+				<-l.Context().Done()
+				redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
+				redistest.AtMost(f, time.Since(failed), time.Minute, "the holder is told after %v")
+				redistest.AtMost(f, holding.Sent()-held, 2*few, "%d commands were sent by the holder")
+				// What may be left is given back for as long as a lease lasts, at leisure.
+				time.Sleep(time.Minute - time.Since(failed))
 				redistest.AtMost(f, wire.Sent()-sent, 2*few, "%d commands were sent in a minute")
+				f.Server.SetError("")
+				redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
+				time.Sleep(time.Second)
+				unlock(f, f.take(m, "held"))
 			})
 		})
 	}
 }
 
-// A key of a wrong type is told to all who need it, and is left as it is.
+// A key of a wrong type is told to all who need it, also to a waiter, and is left as it is.
 func TestKeyOfAWrongType(t *testing.T) {
 	each(t, func(f *fixture) {
 		for _, part := range []string{"holders", "queue", "alive", "fence"} {
@@ -118,11 +105,6 @@ func TestKeyOfAWrongType(t *testing.T) {
 			}
 			f.RDB.Del(f.Context(), f.Part(key, part))
 		}
-	})
-}
-
-func TestWaiterWhoseKeyGetsAWrongType(t *testing.T) {
-	each(t, func(f *fixture) {
 		holder, _ := f.open()
 		m, wire := f.open()
 		f.take(holder, "k")

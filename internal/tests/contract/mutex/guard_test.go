@@ -3,6 +3,7 @@ package mutex
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ import (
 )
 
 func (f *fixture) grd(key, part string) string {
-	return "leasehold:grd:{" + f.Family + ":" + key + "}:" + part
+	return harness.Part(harness.Guards, f.Family, key, part)
 }
 
 func newGuard(tb testing.TB, rdb redis.UniversalClient, name string) *mutex.Guard {
@@ -59,26 +60,20 @@ func TestGuardRefusesOlderTokens(t *testing.T) {
 		set(f, g, "k", 8, "d")
 		redistest.WantErr(f, g.Set(f.Context(), "k", 7, "e", time.Minute), leasehold.ErrFenced)
 		f.wantValue(g, "k", "d")
-		set(f, g, "other", 1, "x") // keys have tokens of their own
+		set(f, g, "exact", 1, "x") // keys have tokens of their own
 		redistest.Require(f, f.RDB.Get(f.Context(), f.grd("k", "seen")).Val(), "8", "seen is %q")
 		redistest.Require(f, f.RDB.Get(f.Context(), f.grd("k", "value")).Val(), "d", "value is %q")
-	})
-}
-
-// Tokens are compared digit by digit: as numbers of Redis's scripts, neighbours
-// near 2^53 would be equal, and as text 9 would be newer than 10.
-func TestGuardComparesTokensExactly(t *testing.T) {
-	each(t, func(f *fixture) {
-		g := newGuard(f, f.RDB, f.Family)
+		// Tokens are compared digit by digit: as numbers of Redis's scripts, neighbours
+		// near 2^53 would be equal, and as text 9 would be newer than 10.
 		const most = 1<<53 - 1
 		steps := []uint64{1, 2, 9, 10, 99, 100, 999_999, 1_000_000, 1_700_000_000_000_000, 1_700_000_000_000_001, most - 1, most}
 		for i, token := range steps {
-			set(f, g, "k", token, "v")
+			set(f, g, "exact", token, "v")
 			for _, older := range steps[:i] {
-				redistest.WantErr(f, g.Set(f.Context(), "k", older, "stale", time.Minute), leasehold.ErrFenced)
+				redistest.WantErr(f, g.Set(f.Context(), "exact", older, "stale", time.Minute), leasehold.ErrFenced)
 			}
 		}
-		f.wantValue(g, "k", "v")
+		f.wantValue(g, "exact", "v")
 	})
 }
 
@@ -175,31 +170,7 @@ func TestGuardSeenOutlivesTheValue(t *testing.T) {
 	})
 }
 
-// A ctx that breaks its contract may cost its caller a panic, and nobody else: that can be recovered.
-func TestGuardWithABrokenCtx(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g := newGuard(f, f.RDB, f.Family)
-		func() {
-			defer func() { _ = recover() }()
-			_, _, _ = g.Get(brokenCtx{f.Context()}, "k")
-		}()
-		f.wantNoValue(g, "k")
-	})
-}
-
-func TestGuardPrefixesAndNames(t *testing.T) {
-	some(t, func(f *fixture) {
-		g := redistest.Must(mutex.NewGuard(f.RDB, mutex.GuardConfig{Name: "a:b", Prefix: f.Family}))(f)
-		set(f, g, "{k}", 3, "v")
-		for part, want := range map[string]string{"value": "v", "seen": "3"} {
-			redistest.Require(f, f.RDB.Get(f.Context(), f.Family+":grd:{a%3Ab:%7Bk%7D}:"+part).Val(), want, "%s is %q", part)
-		}
-		set(f, newGuard(f, f.RDB, f.Family), "{k}", 1, "another")
-		f.wantValue(g, "{k}", "v")
-	})
-}
-
-// NewGuard names each bad field, and no key appears in Redis or in an error with HashKeys.
+// NewGuard names each bad field. Keys have the prefix, and with HashKeys none appears in Redis or in an error.
 func TestGuardConfig(t *testing.T) {
 	some(t, func(f *fixture) {
 		for _, bad := range []struct {
@@ -217,11 +188,12 @@ func TestGuardConfig(t *testing.T) {
 		if _, err := mutex.NewGuard(nil, mutex.GuardConfig{Name: f.Family}); err == nil {
 			f.Fatal("a guard without a client")
 		}
-		g := redistest.Must(mutex.NewGuard(f.RDB, mutex.GuardConfig{Name: f.Family, HashKeys: true}))(f)
+		g := redistest.Must(mutex.NewGuard(f.RDB, mutex.GuardConfig{Name: f.Family, Prefix: f.Family, HashKeys: true}))(f)
 		const secret = "ada@example.org"
 		set(f, g, secret, 3, "v")
 		f.wantValue(g, secret, "v")
-		f.wantNoValue(newGuard(f, f.RDB, f.Family), secret)
+		all := f.Keys()
+		redistest.CheckNow(f, len(all) == 2 && !strings.Contains(fmt.Sprint(all), secret), "the keys are %q", all)
 		err := g.Set(f.Context(), secret, 2, "v", time.Minute)
 		redistest.WantErr(f, err, leasehold.ErrFenced)
 		redistest.CheckNow(f, !strings.Contains(err.Error(), secret), "%v contains the key", err)
@@ -286,19 +258,14 @@ func TestGuardWritesTheBytesOfItsCall(t *testing.T) {
 	})
 }
 
-// refusals is an Observer that keeps events.
-type refusals chan leasehold.Event
-
-func (r refusals) Observe(e leasehold.Event) { r <- e }
-
 // An Observer is told of a write that the guard refused, and of no other, also if the caller
 // has left before the answer. The key is as errors show it.
 func TestGuardTellsItsObserver(t *testing.T) {
 	withProxy(t, func(f *fixture, p *redistest.Proxy) {
-		told := make(refusals, 16)
+		told := make(chan leasehold.Event, 16)
 		rdb := p.Client(func(o *redis.Options) { o.MaxRetries = -1 })
 		for _, hash := range []bool{false, true} {
-			g := redistest.Must(mutex.NewGuard(rdb, mutex.GuardConfig{Name: f.Family, HashKeys: hash, Observer: told}))(f)
+			g := redistest.Must(mutex.NewGuard(rdb, mutex.GuardConfig{Name: f.Family, HashKeys: hash, Observer: harness.ObserverFunc(func(e leasehold.Event) { told <- e })}))(f)
 			set(f, g, "k:1", 7, "new")
 			set(f, g, "k:1", 7, "again")
 			if len(told) != 0 {

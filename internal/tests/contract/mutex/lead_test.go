@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -25,7 +26,7 @@ func lead(ctx context.Context, m *mutex.Mutex, terms chan<- uint64) <-chan error
 }
 
 func TestLeadersFollowEachOther(t *testing.T) {
-	some(t, func(f *fixture) {
+	bubble(t, func(f *fixture) {
 		short := func(c *mutex.Config) { c.TTL, c.MaxWait = 3*time.Second, 20*time.Millisecond }
 		first, _ := f.open(short)
 		second, wire := f.open(short)
@@ -95,45 +96,32 @@ func TestLeadStartsAtMostOnceASecond(t *testing.T) {
 	})
 }
 
-// brokenCtx is a ctx that has ended and does not say why.
-type brokenCtx struct{ context.Context }
-
-func (brokenCtx) Done() <-chan struct{} {
-	done := make(chan struct{})
-	close(done)
-	return done
-}
-
-func (brokenCtx) Err() error { return nil }
-
-// refusalTimes notes when requests were refused because the queue was full.
-type refusalTimes struct{ at []time.Time }
-
-func (r *refusalTimes) Observe(e leasehold.Event) {
-	if e.Outcome == leasehold.OutcomeQueueFull {
-		r.at = append(r.at, time.Now())
-	}
-}
-
 // While the queue is full a process stands again after pauses of 50 ms to 2 s.
 func TestLeadPausesAfterAFailure(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		m, _ := f.open()
 		l := f.take(m, "leader")
 		w := f.wait(f.Context(), m, "leader")
+		unexplained := harness.EndedBadly{Context: f.Context(), Ended: make(chan struct{}), How: func() error { return nil }}
+		close(unexplained.Ended)
 		for range 5 { // the pauses are drawn
-			var seen refusalTimes
-			full, _ := f.open(func(c *mutex.Config) { c.MaxWaiters, c.Observer = 1, &seen })
+			var at []time.Time // requests were refused
+			full, _ := f.open(func(c *mutex.Config) {
+				c.MaxWaiters, c.Observer = 1, harness.ObserverFunc(func(e leasehold.Event) {
+					if e.Outcome == leasehold.OutcomeQueueFull {
+						at = append(at, time.Now())
+					}
+				})
+			})
 			ctx, cancel := context.WithTimeout(f.Context(), 10*time.Second)
 			redistest.WantErr(f, full.Lead(ctx, "leader", nothing), context.DeadlineExceeded)
 			cancel()
-			redistest.Check(f, len(seen.at) > 5, "it stood %d times in 10 s", len(seen.at))
-			for i := 1; i < len(seen.at); i++ {
-				redistest.Between(f, seen.at[i].Sub(seen.at[i-1]), 50*time.Millisecond, 2*time.Second, "it stood again after %v")
+			redistest.Check(f, len(at) > 5, "it stood %d times in 10 s", len(at))
+			for i := 1; i < len(at); i++ {
+				redistest.Between(f, at[i].Sub(at[i-1]), 50*time.Millisecond, 2*time.Second, "it stood again after %v")
 			}
-			if err := full.Lead(brokenCtx{f.Context()}, "leader", nothing); err == nil { // it would spin
-				f.Error("Lead ends without an error")
-			}
+			err := full.Lead(unexplained, "leader", nothing)
+			redistest.Check(f, err != nil, "Lead ends without an error") // it would spin
 		}
 		unlock(f, l)
 		unlock(f, w.Got())

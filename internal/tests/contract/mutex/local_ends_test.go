@@ -13,8 +13,8 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// A place in the queue is the process's: if the waiter that took it leaves, the next one
-// of the process has its turn in that place.
+// A place in the queue is the process's: if the waiter that took it leaves, the next one of the process
+// has its turn in that place. If the last waiter leaves, the place is given up.
 func TestAPlaceOutlivesTheWaiterThatTookIt(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		a, _ := f.open(localFor(20 * time.Millisecond))
@@ -32,65 +32,14 @@ func TestAPlaceOutlivesTheWaiterThatTookIt(t *testing.T) {
 		l := second.Got()
 		redistest.CheckNow(f, !other.Ended(), "the process lost its place")
 		unlock(f, l)
-		unlock(f, other.Got())
-	})
-}
-
-// If the last waiter leaves, the place is given up.
-func TestAPlaceThatNobodyWaitsForIsGivenUp(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		a, _ := f.open(localFor(20 * time.Millisecond))
-		b, _ := f.open()
-		held := f.take(b, "k")
-		ctx, cancel := context.WithCancel(f.Context())
-		w := line(ctx, a, f)
+		held = other.Got()
+		ctx, cancel = context.WithCancel(f.Context())
+		last := line(ctx, a, f)
 		cancel()
-		redistest.WantErr(f, w.Failed(), context.Canceled)
+		redistest.WantErr(f, last.Failed(), context.Canceled)
 		time.Sleep(100 * time.Millisecond)
 		redistest.Require(f, f.Queued("k"), 0, "%d are queued")
 		unlock(f, held)
-	})
-}
-
-// MaxHold bounds each turn, not the lease that the turns share.
-func TestMaxHoldBoundsEachTurn(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		m, _ := f.open(localFor(time.Second), func(c *mutex.Config) { c.MaxHold = 200 * time.Millisecond })
-		l := f.take(m, "k")
-		id := l.ID()
-		for range 4 {
-			w := line(f.Context(), m, f)
-			time.Sleep(150 * time.Millisecond)
-			err := l.Context().Err()
-			redistest.CheckNow(f, err == nil, "a turn within MaxHold ended: %v", context.Cause(l.Context()))
-			unlock(f, l)
-			if l = w.Got(); l.ID() != id {
-				f.Fatal("the lease was not passed on")
-			}
-		}
-		w := line(f.Context(), m, f)
-		time.Sleep(250 * time.Millisecond)
-		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrMaxHold, leasehold.ErrLost)
-		next := w.Got()
-		redistest.CheckNow(f, next.Token() > l.Token(), "token %d after %d", next.Token(), l.Token())
-		redistest.WantErr(f, l.Unlock(), leasehold.ErrMaxHold)
-		redistest.WantErr(f, l.Unlock(), leasehold.ErrReleased)
-		redistest.Require(f, next.Context().Err(), nil, "the turn of another ended: %v")
-		unlock(f, next)
-	})
-}
-
-// An Extend that MaxHold overtakes tells of MaxHold, and not of a release.
-func TestExtendThatMaxHoldOvertakes(t *testing.T) {
-	withAndWithoutLocalFor(t, func(f *fixture, most time.Duration) {
-		m, wire := f.open(localFor(most), func(c *mutex.Config) { c.MaxHold = time.Second })
-		l := f.take(m, "k")
-		letGo := wire.StallReplies("renew")
-		extended := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, l.Extend(f.Context(), time.Minute) })
-		time.Sleep(1100 * time.Millisecond)
-		letGo()
-		redistest.WantErr(f, extended.Failed(), leasehold.ErrMaxHold)
-		redistest.WantErr(f, l.Unlock(), leasehold.ErrMaxHold)
 	})
 }
 

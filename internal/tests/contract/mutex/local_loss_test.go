@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -74,36 +72,11 @@ func TestUnlockOfARevokedTurnTellsTheReason(t *testing.T) {
 	})
 }
 
-// told counts what an Observer is told, by kind and outcome.
-type told struct {
-	mu sync.Mutex
-	n  map[string]int
-}
-
-func (o *told) Observe(e leasehold.Event) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.n == nil {
-		o.n = map[string]int{}
-	}
-	o.n[fmt.Sprint(e.Kind)]++
-	o.n[fmt.Sprint(e.Kind, " ", e.Outcome)]++
-}
-
-func (o *told) count(kind leasehold.EventKind, outcome string) int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if outcome != "" {
-		return o.n[fmt.Sprint(kind, " ", outcome)]
-	}
-	return o.n[fmt.Sprint(kind)]
-}
-
 // The Observer is told the end of each turn that it was told the beginning of, and of no
 // other: a waiter may leave, and the handle be closed, right as the turn comes.
 func TestEachTurnThatBeginsEndsOnce(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		var events told
+		var events harness.Told
 		m, _ := f.open(localFor(time.Second), func(c *mutex.Config) { c.Observer = &events })
 		for range 100 {
 			l := f.take(m, "k")
@@ -123,33 +96,8 @@ func TestEachTurnThatBeginsEndsOnce(t *testing.T) {
 		harness.Close(f.T, m)
 		<-waiter.Done
 		synctest.Wait()
-		began, ended := events.count(leasehold.EventAcquired, leasehold.OutcomeGranted), events.count(leasehold.EventHoldEnded, "")
+		began, ended := events.Count(leasehold.EventAcquired, leasehold.OutcomeGranted), events.Count(leasehold.EventHoldEnded, "")
 		redistest.Check(f, began == ended, "%d turns began, and %d ended", began, ended)
-	})
-}
-
-// A turn that MaxHold ends is told of as a lease that MaxHold ends, with LocalFor and without.
-func TestObserverAndLogAreToldOfMaxHold(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		for _, most := range []time.Duration{0, 10 * time.Millisecond} {
-			var events told
-			var log strings.Builder
-			m, _ := f.open(localFor(most), func(c *mutex.Config) {
-				c.MaxHold, c.Observer, c.Logger = 200*time.Millisecond, &events, slog.New(slog.NewTextHandler(&log, nil))
-			})
-			l := f.take(m, "k")
-			time.Sleep(time.Second)
-			redistest.WantErr(f, l.Unlock(), leasehold.ErrMaxHold)
-			synctest.Wait() // for the log
-			for what, n := range map[string]int{
-				"ends of a hold":  events.count(leasehold.EventHoldEnded, leasehold.OutcomeMaxHold),
-				"ends of a lease": events.count(leasehold.EventLeaseEnded, leasehold.OutcomeMaxHold),
-				"stale releases":  events.count(leasehold.EventStaleRelease, ""),
-				"lines of log":    strings.Count(log.String(), "cause=max_hold"),
-			} {
-				redistest.Check(f, n == 1, "LocalFor %v: %d %s, want 1; log %q", most, n, what, log.String())
-			}
-		}
 	})
 }
 
@@ -186,21 +134,6 @@ func withAndWithoutLocalFor(t *testing.T, test func(f *fixture, most time.Durati
 	}
 }
 
-// Deadline is never after MaxHold, which frees the lock.
-func TestDeadlineIsNotAfterMaxHold(t *testing.T) {
-	withAndWithoutLocalFor(t, func(f *fixture, most time.Duration) {
-		m, _ := f.open(ttl(30*time.Second), localFor(most), func(c *mutex.Config) { c.MaxHold = 40 * time.Second })
-		began := time.Now()
-		l := f.take(m, "k")
-		for ; l.Context().Err() == nil; time.Sleep(time.Second) {
-			at := l.Deadline().Sub(began)
-			redistest.CheckNow(f, at <= 40*time.Second, "after %v the deadline is %v after the grant", time.Since(began), at)
-		}
-		redistest.Expect(f, l.Deadline().Sub(began), 40*time.Second, "at the end the deadline is %v after the grant")
-		redistest.WantErr(f, l.Unlock(), leasehold.ErrMaxHold)
-	})
-}
-
 // RetryAfter counts from when the error is made, not from when Redis told how busy it is.
 func TestRetryAfterIsNotAfterTheFirstExpiry(t *testing.T) {
 	withAndWithoutLocalFor(t, func(f *fixture, most time.Duration) {
@@ -230,7 +163,7 @@ func TestRetryAfterIsNotAfterTheFirstExpiry(t *testing.T) {
 func TestReleaseOfALostTurnIsStale(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		for i := range 20 {
-			var events told
+			var events harness.Told
 			m, _ := f.open(ttl(time.Second), localFor(20*time.Millisecond), func(c *mutex.Config) { c.Observer = &events })
 			key := strconv.Itoa(i)
 			l := f.take(m, key)
@@ -240,7 +173,7 @@ func TestReleaseOfALostTurnIsStale(t *testing.T) {
 			time.Sleep(500 * time.Millisecond)
 			time.Sleep(time.Until(l.Deadline()))
 			redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
-			redistest.Expect(f, events.count(leasehold.EventStaleRelease, ""), 1, "%d stale releases were told of")
+			redistest.Expect(f, events.Count(leasehold.EventStaleRelease, ""), 1, "%d stale releases were told of")
 			cancel()
 			<-waiter.Done
 			f.Server.SetError("")

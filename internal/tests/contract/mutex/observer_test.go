@@ -2,6 +2,7 @@ package mutex
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -128,10 +129,6 @@ func TestObserverThatIsTooSlow(t *testing.T) {
 			want := []leasehold.EventKind{leasehold.EventAcquired, leasehold.EventHoldEnded}[i%2]
 			redistest.CheckNow(f, e.Kind == want, "event %d is of kind %d; want %d", i, e.Kind, want)
 		}
-		redistest.WantText(f, errorOf(lines.String()), "events were dropped", "dropped=")
+		redistest.WantText(f, errors.New(lines.String()), "events were dropped", "dropped=")
 	})
 }
-
-type errorOf string
-
-func (e errorOf) Error() string { return string(e) }

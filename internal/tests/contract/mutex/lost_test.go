@@ -2,6 +2,7 @@ package mutex
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -12,8 +13,6 @@ import (
 	"github.com/leasehold-go/leasehold/luascripts"
 	"github.com/leasehold-go/leasehold/mutex"
 )
-
-// Here are ways in which other libraries have lost locks, or their users' patience.
 
 // A retried lock must find itself, not "taken", and with the token that it got the first time.
 func TestLockWhoseReplyIsLost(t *testing.T) {
@@ -87,4 +86,52 @@ func TestCutOffAtAnyMoment(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The first reply to the release of a lock that was revoked is lost, and no hint has come: the
+// repeated leave finds nothing, which is no proof that the first one gave the lock back.
+func TestUnlockWhoseFirstReplyIsLostTellsOfARevocation(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		m, w := f.open()
+		operator, _ := f.open()
+		l, kept := f.take(m, "k"), f.take(m, "kept")
+		redistest.WantErr(f, operator.Revoke(f.Context(), "k", l.ID(), "a test"))
+		for _, c := range []struct {
+			l    *mutex.Lock
+			want error
+		}{{l, leasehold.ErrRevoked}, {kept, nil}} {
+			w.Patience = 10 * time.Millisecond
+			release := w.StallReplies("leave")
+			time.AfterFunc(11*time.Millisecond, release)
+			err := c.l.Unlock()
+			redistest.Check(f, errors.Is(err, c.want), "Unlock of %s says %v; want %v", c.l.Key(), err, c.want)
+			w.Heal()
+		}
+	})
+}
+
+// A waiter is revoked, and its signs of life are lost, which would say so: it gets no lock. It
+// is told the reason once one is answered, and else that Redis is unavailable.
+func TestRevokedWaiterWhoseAsksAreLostGetsNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		lost time.Duration
+		want error
+	}{"for a second": {time.Second, leasehold.ErrRevoked}, "for a minute": {time.Minute, leasehold.ErrUnavailable}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(f *fixture) {
+				m, w := f.open()
+				operator, _ := f.open()
+				held := f.take(operator, "k")
+				waiter := f.wait(f.Context(), m, "k")
+				state, err := operator.Inspect(f.Context(), "k")
+				redistest.CheckNow(f, err == nil && len(state.Waiters) == 1, "%v, %v", state, err)
+				w.CutOff("ask")
+				time.AfterFunc(c.lost, w.Heal)
+				redistest.WantErr(f, operator.Revoke(f.Context(), "k", state.Waiters[0].ID, "a test"))
+				time.AfterFunc(2*time.Second, func() { _ = held.Unlock() })
+				<-waiter.Done
+				redistest.Check(f, errors.Is(waiter.Err, c.want), "the revoked waiter ended with %v; want %v", waiter.Err, c.want)
+			})
+		})
+	}
 }
