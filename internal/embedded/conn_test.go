@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -10,37 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 )
-
-// both runs fn with both ends of a connection, outside and inside a bubble.
-func both(t *testing.T, fn func(t *testing.T, a, b net.Conn)) {
-	run := func(t *testing.T) {
-		a, b := newConn()
-		fn(t, a, b)
-	}
-	t.Run("outside a bubble", run)
-	t.Run("inside a bubble", func(t *testing.T) { synctest.Test(t, run) })
-}
-
-func TestWritesDoNotWaitForTheReader(t *testing.T) {
-	both(t, func(t *testing.T, a, b net.Conn) {
-		sent := bytes.Repeat([]byte("0123456789"), 100_000)
-		for _, end := range []net.Conn{a, b} {
-			if n, err := end.Write(sent); n != len(sent) || err != nil {
-				t.Fatalf("wrote %d, %v", n, err)
-			}
-		}
-		_ = a.Close()
-		if got, err := io.ReadAll(b); err != nil || !bytes.Equal(got, sent) {
-			t.Errorf("read %d bytes, %v; want %d bytes", len(got), err, len(sent))
-		}
-		if _, err := b.Write(sent); !errors.Is(err, io.ErrClosedPipe) {
-			t.Errorf("a write to an end that is closed: %v", err)
-		}
-		if _, err := a.Read(make([]byte, 1)); !errors.Is(err, io.ErrClosedPipe) {
-			t.Errorf("a read from a closed end: %v", err)
-		}
-	})
-}
 
 // A read that waits ends with the other end, with its own end, and at its deadline, which may
 // be set before it begins and while it waits.
@@ -66,48 +34,25 @@ func TestWaitingReadEnds(t *testing.T) {
 			nil,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			both(t, func(t *testing.T, a, b net.Conn) {
-				if c.before != nil {
-					c.before(a, b)
-				}
-				read := make(chan error)
-				go func() {
-					_, err := a.Read(make([]byte, 8))
-					read <- err
-				}()
-				if c.meanwhile != nil {
-					time.Sleep(time.Millisecond) // so that the read usually waits
-					c.meanwhile(a, b)
-				}
-				if err := <-read; !errors.Is(err, c.want) {
-					t.Errorf("the read ends with %v; want %v", err, c.want)
-				}
-			})
-		})
-	}
-}
-
-func TestWriteDeadlineAndClosedEnds(t *testing.T) {
-	a, b := newConn()
-	_ = a.SetWriteDeadline(time.Now())
-	if _, err := a.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a write after its deadline: %v", err)
-	}
-	_ = a.SetWriteDeadline(time.Time{})
-	if _, err := a.Write([]byte("x")); err != nil {
-		t.Error(err)
-	}
-	_ = a.Close()
-	if err := b.SetReadDeadline(time.Now().Add(time.Hour)); err != nil {
-		t.Errorf("a read deadline while there is something to read: %v", err)
-	}
-	if err := b.SetWriteDeadline(time.Time{}); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("a write deadline after the other end was closed: %v", err)
-	}
-	for _, err := range []error{a.SetReadDeadline(time.Time{}), a.SetWriteDeadline(time.Time{})} {
-		if !errors.Is(err, io.ErrClosedPipe) {
-			t.Errorf("a deadline on a closed end: %v", err)
+		wait := func(t *testing.T) {
+			a, b := newConn()
+			if c.before != nil {
+				c.before(a, b)
+			}
+			read := make(chan error)
+			go func() {
+				_, err := a.Read(make([]byte, 8))
+				read <- err
+			}()
+			if c.meanwhile != nil {
+				time.Sleep(time.Millisecond) // so that the read usually waits
+				c.meanwhile(a, b)
+			}
+			if err := <-read; !errors.Is(err, c.want) {
+				t.Errorf("the read ends with %v; want %v", err, c.want)
+			}
 		}
+		t.Run(name, wait)
+		t.Run(name+", in a bubble", func(t *testing.T) { synctest.Test(t, wait) })
 	}
 }

@@ -23,12 +23,11 @@ func Main(m *testing.M) {
 	runChild()
 	code := m.Run()
 	stopShared()
-	stopForker()
 	if code == 0 {
 		// A pool of go-redis whose server was gone tries to dial once a second,
 		// and notices only then that it was closed.
 		const dialling = "github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"
-		if err := goleak.Find(goleak.IgnoreAnyFunction(dialling)); err != nil {
+		if err := goleak.Find(goleak.IgnoreAnyFunction(dialling), goleak.IgnoreAnyFunction(here+"forkLoop")); err != nil {
 			fmt.Fprintf(os.Stderr, "goroutines left after the tests: %v\n", err)
 			code = 1
 		}
@@ -45,6 +44,8 @@ func MainOf(m *testing.M, parallel int) {
 	Main(m)
 }
 
+const here = "github.com/leasehold-go/leasehold/internal/redistest."
+
 type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
@@ -58,7 +59,6 @@ func NoLeaks(tb testing.TB) {
 		if tb.Failed() {
 			return // what stopped the test half-way also left things running
 		}
-		const here = "github.com/leasehold-go/leasehold/internal/redistest."
 		// A shared server that this test was the first to use stays.
 		if err := goleak.Find(before, goleak.IgnoreAnyFunction(here+"forkLoop"),
 			goleak.IgnoreAnyFunction(here+"(*process).reap")); err != nil {

@@ -69,44 +69,24 @@ func (p *process) pause() error {
 
 func (p *process) resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
 
-// forker runs calls on an OS thread that lives until stopForker. On Linux a child's parent is, for the signal
-// at the parent's death, the thread that forked it: started from any other goroutine the child would be
-// killed as soon as some goroutine that had locked that thread ended.
-var forker struct {
-	sync.Mutex
-	calls chan func()
-	done  chan struct{}
-}
+// forks takes calls to an OS thread that never ends. On Linux a child's parent is, for the signal at the
+// parent's death, the thread that forked it: started from any other goroutine the child would be killed as
+// soon as some goroutine that had locked that thread ended.
+var forks = sync.OnceValue(func() chan<- func() {
+	calls := make(chan func())
+	go forkLoop(calls)
+	return calls
+})
 
 func fork(call func()) {
-	forker.Lock()
-	if forker.calls == nil {
-		forker.calls, forker.done = make(chan func()), make(chan struct{})
-		go forkLoop(forker.calls, forker.done)
-	}
-	calls := forker.calls
-	forker.Unlock()
-
 	done := make(chan struct{})
-	calls <- func() { defer close(done); call() }
+	forks() <- func() { defer close(done); call() }
 	<-done
 }
 
-func forkLoop(calls <-chan func(), done chan<- struct{}) {
-	defer close(done)
-	// Never unlocked: when this goroutine ends, its thread ends with it and takes along whatever child was forgotten.
+func forkLoop(calls <-chan func()) {
 	runtime.LockOSThread()
 	for call := range calls {
 		call()
-	}
-}
-
-func stopForker() {
-	forker.Lock()
-	defer forker.Unlock()
-	if forker.calls != nil {
-		close(forker.calls)
-		<-forker.done
-		forker.calls = nil
 	}
 }
