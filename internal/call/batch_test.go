@@ -15,8 +15,7 @@ import (
 )
 
 func TestCallsOfABatchShareARoundTrip(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeld(t)
+	withHeld(t, func(t *testing.T, h *held) {
 		const seats = 20
 		batch := NewBatch(seats)
 		for i, seat := range batch[:seats-2] {
@@ -84,28 +83,6 @@ func TestSeatThatIsLeftDuringItsDo(t *testing.T) {
 		reply, err := seats[2].Do(t.Context(), c, echoed("k2", 2))
 		wantEcho(t, 2, reply, err)
 		done.Wait()
-	})
-}
-
-func TestBatchWaitsWhereManyRoundTripsAreUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeld(t)
-		h.echoes(t, maxInFlight)
-		synctest.Wait()
-		batch := NewBatch(3)
-		for i, seat := range batch {
-			h.done.Go(func() {
-				reply, err := seat.Do(t.Context(), h.Client, echoed("k", i))
-				wantEcho(t, i, reply, err)
-			})
-		}
-		synctest.Wait()
-		_, pipelines := h.sent()
-		redistest.Check(t, len(pipelines) == 0, "sent %v; want none yet", pipelines)
-		h.open()
-		h.done.Wait()
-		_, pipelines = h.sent()
-		redistest.Check(t, len(pipelines) != 0 && len(pipelines[0]) == 3, "sent %v; want 3 at once", pipelines)
 	})
 }
 

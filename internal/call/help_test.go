@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -131,3 +132,28 @@ func (h *held) echoes(t *testing.T, n int) {
 }
 
 const closely = 5 * time.Millisecond
+
+// busy makes as many calls as are sent alone, which do not return before the gate opens: what follows waits in the queue.
+func (h *held) busy(t *testing.T) {
+	h.echoes(t, maxInFlight)
+	synctest.Wait()
+}
+
+// finish opens the gate, and returns when all calls have.
+func (h *held) finish() {
+	h.open()
+	h.done.Wait()
+}
+
+// wantFirst checks the keys of the pipeline that was sent first.
+func (h *held) wantFirst(t *testing.T, want string) {
+	t.Helper()
+	if _, pipelines := h.sent(); len(pipelines) == 0 || strings.Join(pipelines[0], " ") != want {
+		t.Errorf("sent %v; want %s first", pipelines, want)
+	}
+}
+
+// withHeld runs a test with such a Client, in a bubble.
+func withHeld(t *testing.T, test func(t *testing.T, h *held)) {
+	synctest.Test(t, func(t *testing.T) { test(t, newHeld(t)) })
+}

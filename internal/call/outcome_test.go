@@ -164,28 +164,6 @@ func TestClosedClientIsToldApart(t *testing.T) {
 	}
 }
 
-func TestWrongPasswordReachesEachCall(t *testing.T) {
-	mini := redistest.Mini(t)
-	mini.RequireAuth("right")
-	for name, way := range ways {
-		t.Run(name, func(t *testing.T) {
-			rdb := redis.NewClient(&redis.Options{Addr: mini.Addr(), Password: "wrong"})
-			t.Cleanup(func() { _ = rdb.Close() })
-			c, _ := NewClient(rdb)
-			c.checked.Store(true) // so that the call itself meets the server
-			for _, err := range way(c, 3) {
-				redistest.Check(t, Classify(err) == NotNow && serverError(err) != "", "%v, class %v; want that the password is wrong", err, Classify(err))
-			}
-			c.checked.Store(false)
-			for _, err := range way(c, 3) {
-				if Classify(err) != NotNow || !errors.Is(err, ErrNotSent) {
-					t.Errorf("first: %v, class %v; want that the password is wrong, and unsent", err, Classify(err))
-				}
-			}
-		})
-	}
-}
-
 // forgets makes a server forget its scripts right after it was taught one.
 func TestScriptsForgottenWhileTheyAreTaught(t *testing.T) {
 	mini := redistest.Mini(t)

@@ -18,17 +18,14 @@ import (
 func ignore([]int64, error) {}
 
 func TestCallsThatMeetShareARoundTrip(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeld(t)
-		h.echoes(t, maxInFlight)
-		synctest.Wait()
+	withHeld(t, func(t *testing.T, h *held) {
+		h.busy(t)
 		const more = 6
 		h.echoes(t, more)
 		synctest.Wait()
 		alone, pipelines := h.sent()
 		redistest.Check(t, alone == maxInFlight && len(pipelines) == 0, "sent %d alone and %v together; want %d and none yet", alone, pipelines, maxInFlight)
-		h.open()
-		h.done.Wait()
+		h.finish()
 		// The server knows no script yet, so the first in the pipeline is sent
 		// once more in full, and the others by name.
 		if _, pipelines := h.sent(); len(pipelines) == 0 || len(pipelines[0]) != more || len(pipelines) > 3 {
@@ -45,25 +42,9 @@ func TestCallsThatMeetShareARoundTrip(t *testing.T) {
 	})
 }
 
-func TestCrowdOverAConnectionWithoutBuffers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeld(t)
-		h.open()
-		began := time.Now()
-		const crowd = 500
-		h.echoes(t, crowd)
-		h.done.Wait()
-		redistest.Expect(t, time.Since(began), 0, "took %v")
-		_, pipelines := h.sent()
-		redistest.Check(t, len(pipelines) != 0 && len(pipelines) <= crowd/4, "sent %d pipelines; want some, of several calls each", len(pipelines))
-	})
-}
-
 func TestHangingRoundTripsHoldUpNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeld(t)
-		h.echoes(t, maxInFlight)
-		synctest.Wait()
+	withHeld(t, func(t *testing.T, h *held) {
+		h.busy(t)
 		for range 3 {
 			began := time.Now()
 			var others sync.WaitGroup
@@ -77,8 +58,7 @@ func TestHangingRoundTripsHoldUpNobody(t *testing.T) {
 			took := time.Since(began)
 			redistest.Check(t, took <= minRelief+time.Millisecond, "waited %v for round trips that hang; want %v", took, minRelief)
 		}
-		h.open()
-		h.done.Wait()
+		h.finish()
 	})
 }
 
@@ -106,8 +86,7 @@ func (h *held) hang() (longest func() int) {
 // The bound holds for any number of callers, and so few round trips hang.
 func TestCallersOfAServerThatHangsAreAnsweredWithinTheBound(t *testing.T) {
 	for _, callers := range []int{1000, 10000} {
-		synctest.Test(t, func(t *testing.T) {
-			h := newHeld(t)
+		withHeld(t, func(t *testing.T, h *held) {
 			longest := h.hang()
 			for range maxInFlight {
 				h.do(context.Background(), echoed("first", 1), ignore)
@@ -139,41 +118,14 @@ func TestCallersOfAServerThatHangsAreAnsweredWithinTheBound(t *testing.T) {
 			redistest.Check(t, all == callers && unsent >= callers/10, "%d of %d calls returned, %d of them unsent", all, callers, unsent)
 			mu.Unlock()
 			redistest.AtMost(t, longest(), maxHanging, "%d pipelines were under way")
-			h.open()
-			h.done.Wait()
+			h.finish()
 		})
 	}
 }
 
-func TestCallsThatGiveBackGoFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeld(t)
-		h.echoes(t, maxInFlight)
-		synctest.Wait()
-		for i := range 4 {
-			h.do(t.Context(), echoed("takes", i), ignore)
-		}
-		synctest.Wait()
-		for i := range 3 {
-			one := echoed("gives", i)
-			one.Rank = GivesBack
-			h.do(t.Context(), one, ignore)
-		}
-		synctest.Wait()
-		h.open()
-		h.done.Wait()
-		_, pipelines := h.sent()
-		if len(pipelines) == 0 || strings.Join(pipelines[0], " ") != "gives gives gives takes takes takes takes" {
-			t.Errorf("sent %v; want those that give back first", pipelines)
-		}
-	})
-}
-
 func TestCallWhoseCallerLeftIsNotSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeld(t)
-		h.echoes(t, maxInFlight)
-		synctest.Wait()
+	withHeld(t, func(t *testing.T, h *held) {
+		h.busy(t)
 		ctx, leave := context.WithTimeout(t.Context(), minRelief/2)
 		defer leave()
 		began := time.Now()
@@ -186,8 +138,7 @@ func TestCallWhoseCallerLeftIsNotSent(t *testing.T) {
 		}
 		h.do(t.Context(), echoed("stays", 1), func(reply []int64, err error) { wantEcho(t, 1, reply, err) })
 		time.Sleep(minRelief * 2)
-		h.open()
-		h.done.Wait()
+		h.finish()
 		_, pipelines := h.sent()
 		redistest.Check(t, len(pipelines) != 0 && !strings.Contains(fmt.Sprint(pipelines), "left"), "sent %v; want only the call that stayed", pipelines)
 		ctx, leave = context.WithCancel(t.Context())
@@ -202,19 +153,16 @@ func TestCallWhoseCallerLeftIsNotSent(t *testing.T) {
 }
 
 func TestPanicOfAHookLeavesNobodyWithoutAnOutcome(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeld(t)
+	withHeld(t, func(t *testing.T, h *held) {
 		h.hook.pipeline = func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { panic("a hook") }
-		h.echoes(t, maxInFlight)
-		synctest.Wait()
+		h.busy(t)
 		for range 5 {
 			h.do(t.Context(), echoed("more", 1), func(_ []int64, err error) {
 				redistest.Check(t, err != nil && strings.Contains(err.Error(), "a hook"), "the outcome is %v; want the panic", err)
 			})
 		}
 		synctest.Wait()
-		h.open()
-		h.done.Wait()
+		h.finish()
 		h.hook.process = func(context.Context, redis.Cmder, redis.ProcessHook) error { panic("a hook") }
 		_, err := h.Do(t.Context(), echoed("alone", 1))
 		redistest.Check(t, err != nil && strings.Contains(err.Error(), "a hook"), "alone: %v; want the panic", err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -34,10 +33,8 @@ func ranked(key string, rank Rank, by time.Duration) *Call {
 }
 
 func TestQueueIsSentByRank(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeld(t)
-		h.echoes(t, maxInFlight)
-		synctest.Wait()
+	withHeld(t, func(t *testing.T, h *held) {
+		h.busy(t)
 		for i := range 4 {
 			h.start(ranked(fmt.Sprint("ask", i), SignOfLife, 0), ignore)
 		}
@@ -50,18 +47,15 @@ func TestQueueIsSentByRank(t *testing.T) {
 			h.start(ranked(fmt.Sprint("renew", s), KeepsLease, time.Duration(s)*time.Second), ignore)
 		}
 		synctest.Wait()
-		h.open()
-		h.done.Wait()
+		h.finish()
 		const want = "renew1 renew2 renew3 leave0 leave1 enter0 ask0 enter1 ask1 ask2 ask3"
-		_, pipelines := h.sent()
-		redistest.Check(t, len(pipelines) != 0 && strings.Join(pipelines[0], " ") == want, "sent %v first; want %s", pipelines, want)
+		h.wantFirst(t, want)
 	})
 }
 
 // While the server answers, no call is given up, however long the queue is.
 func TestQueueOfAServerThatAnswersIsKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeld(t)
+	withHeld(t, func(t *testing.T, h *held) {
 		h.open()
 		h.echoes(t, 1) // the server knows the script
 		h.done.Wait()
@@ -93,10 +87,8 @@ func TestQueueOfAServerThatAnswersIsKept(t *testing.T) {
 
 // The time at which a call becomes void, and that of its sending, are those of its round trip.
 func TestWaitInTheQueueDoesNotMakeACallVoid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeld(t)
-		h.echoes(t, maxInFlight)
-		synctest.Wait()
+	withHeld(t, func(t *testing.T, h *held) {
+		h.busy(t)
 		const after, wait = 5 * time.Second, minRelief / 2
 		void, never := time.Now().Add(after).UnixMicro(), int64(0)
 		moved, kept := echoed("moved", 1), echoed("kept", 1)
@@ -106,8 +98,7 @@ func TestWaitInTheQueueDoesNotMakeACallVoid(t *testing.T) {
 		h.start(kept, ignore)
 		time.Sleep(wait)
 		sent := time.Now()
-		h.open()
-		h.done.Wait()
+		h.finish()
 		if want := sent.Add(after).UnixMicro(); void < want || void > want+1000 {
 			t.Errorf("void %v after it was sent; want %v", time.Duration(void-sent.UnixMicro())*time.Microsecond, after)
 		}
@@ -118,8 +109,7 @@ func TestWaitInTheQueueDoesNotMakeACallVoid(t *testing.T) {
 
 // A call gets one outcome: withdrawn in the queue or under way, or after its goroutine ended.
 func TestEachStartedCallGetsOneOutcome(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeld(t)
+	withHeld(t, func(t *testing.T, h *held) {
 		var outcomes [3]atomic.Int32
 		count := func(i int) func([]int64, error) { return func([]int64, error) { outcomes[i].Add(1) } }
 		underWay := echoed("under way", 1)
@@ -130,8 +120,7 @@ func TestEachStartedCallGetsOneOutcome(t *testing.T) {
 		h.start(queued, count(1))
 		redistest.Check(t, !underWay.Withdraw() && queued.Withdraw(), "a call under way was withdrawn, or one in the queue was not")
 		redistest.Expect(t, outcomes[1].Load(), 1, "a withdrawn call has %d outcomes; want one at once")
-		h.open()
-		h.done.Wait()
+		h.finish()
 		h.hook.process = func(context.Context, redis.Cmder, redis.ProcessHook) error { runtime.Goexit(); return nil }
 		h.hook.pipeline = func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { runtime.Goexit(); return nil }
 		h.start(echoed("ended", 1), count(2))
@@ -153,19 +142,6 @@ func TestRoundTripsHaveAConnectionEach(t *testing.T) {
 		one := echoed("k", 1)
 		redistest.Expect(t, c.queueOf(one).most(maxInFlight), want, "with %d connections %d trips are under way at once", size)
 	}
-}
-
-// Calls that replicas confirm have a queue of their own for each Confirm, so that no other call waits for the replicas.
-func TestConfirmedCallsHaveTheirOwnQueue(t *testing.T) {
-	_, newClient := redistest.Bubble(t)
-	c := newReady(t, newClient())
-	queues := map[*serverQueue]bool{}
-	for _, confirm := range []Confirm{{}, {Replicas: 1, Wait: time.Second}, {Replicas: 2, Wait: time.Second}} {
-		one := echoed("k", 1)
-		one.Confirm = confirm
-		queues[c.queueOf(one)] = true
-	}
-	redistest.Check(t, len(queues) == 3, "%d queues; want one for each", len(queues))
 }
 
 // The handles of a client share its queues; a client that nobody uses is forgotten.
@@ -246,10 +222,8 @@ func TestPipelinesGrowWithTheLine(t *testing.T) {
 
 // A pair goes in one pipeline, the first call first, whatever the queue.
 func TestPairGoesTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeld(t)
-		h.echoes(t, maxInFlight)
-		synctest.Wait()
+	withHeld(t, func(t *testing.T, h *held) {
+		h.busy(t)
 		first, second := echoed("first", 1), ranked("second", GivesBack, 0)
 		var pair sync.WaitGroup
 		pair.Go(func() {
@@ -262,8 +236,6 @@ func TestPairGoesTogether(t *testing.T) {
 		h.open()
 		pair.Wait()
 		h.done.Wait()
-		if _, pipelines := h.sent(); len(pipelines) == 0 || strings.Join(pipelines[0], " ") != "first second enter" {
-			t.Errorf("sent %v; want the pair, with the rank of its second call", pipelines)
-		}
+		h.wantFirst(t, "first second enter") // the pair has the rank of its second call
 	})
 }

@@ -16,14 +16,12 @@ import (
 func TestShortWayHasShortPipelinesForCallers(t *testing.T) {
 	const crowd = 400
 	most := func(t *testing.T, way time.Duration, enqueue func(h *held, one *Call)) (most int) {
-		synctest.Test(t, func(t *testing.T) {
-			h := newHeld(t)
+		withHeld(t, func(t *testing.T, h *held) {
 			h.hook.pipeline = func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
 				time.Sleep(way)
 				return next(ctx, cmds)
 			}
-			h.echoes(t, maxInFlight)
-			synctest.Wait()
+			h.busy(t)
 			for i := range crowd {
 				enqueue(h, ranked(fmt.Sprint(i), ForCaller, 0))
 			}
@@ -34,8 +32,7 @@ func TestShortWayHasShortPipelinesForCallers(t *testing.T) {
 			q.pace.turnsAt = time.Now().Add(time.Hour)
 			q.mu.Unlock()
 			time.Sleep(way)
-			h.open()
-			h.done.Wait()
+			h.finish()
 			_, pipelines := h.sent()
 			for _, p := range pipelines {
 				most = max(most, len(p))
@@ -58,8 +55,7 @@ func TestShortWayHasShortPipelinesForCallers(t *testing.T) {
 // Over a short way one trip at a time carries renewals. It holds up nobody else, and if it
 // hangs, the next one does not wait for it.
 func TestShortWayHasOneTripOfRenewals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeld(t)
+	withHeld(t, func(t *testing.T, h *held) {
 		hang := make(chan struct{})
 		h.hook.pipeline = func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
 			<-hang
@@ -98,8 +94,7 @@ func TestShortWayHasOneTripOfRenewals(t *testing.T) {
 			t.Errorf("sent %v; want the second renewals once the first trip seems to hang", pipelines)
 		}
 		close(hang)
-		h.open()
-		h.done.Wait()
+		h.finish()
 		synctest.Wait()
 		q := h.queueOf(echoed("k", 1))
 		q.mu.Lock()
@@ -144,8 +139,7 @@ func TestLongWayIsSharedByMoreRoundTrips(t *testing.T) {
 		}
 		most = 0
 		began := time.Now()
-		h.echoes(t, maxInFlight)
-		synctest.Wait()
+		h.busy(t)
 		h.echoes(t, 20)
 		h.done.Wait()
 		if took := time.Since(began); took > trip*3/2 {

@@ -69,6 +69,15 @@ func TestCallersOfAStoppedServer(t *testing.T) {
 			n := int(unsent.Load())
 			redistest.Check(t, n >= crowd-few, "%d of %d calls were dropped unsent; want at least %d", n, crowd, crowd-few)
 
+			cold := redistest.Must(NewClient(server.Client()))(t) // with go-redis's own timeouts, and no connection yet
+			cold.checked.Store(true)
+			for by, way := range ways {
+				began := time.Now()
+				for _, err := range way(cold, 1) {
+					redistest.Check(t, err != nil && Classify(err) != Refused, "%s, the first call: %v", by, err)
+				}
+				redistest.AtMost(t, time.Since(began), Bound+3*time.Second+time.Second, "%s, the first call took %v", by)
+			}
 			for _, callers := range []int{200, 2000, 20000} {
 				var giving sync.WaitGroup
 				each := make([]time.Duration, callers)
@@ -87,28 +96,6 @@ func TestCallersOfAStoppedServer(t *testing.T) {
 				took := slices.Max(each)
 				redistest.Check(t, took <= Bound+readTimeout+2*time.Second, "%d calls took %v; want %v and the read timeout", callers, took, Bound)
 			}
-		})
-	}
-}
-
-// A client that has no connection yet is bounded as well.
-func TestFirstCallOfAStoppedServer(t *testing.T) {
-	redistest.NeedServers(t)
-	t.Parallel()
-	server := redistest.StartServer(t, redistest.Newest(t))
-	server.Pause()
-	defer server.Resume()
-	for name, way := range ways {
-		t.Run(name, func(t *testing.T) {
-			rdb := server.Client() // go-redis's own timeouts
-			c := redistest.Must(NewClient(rdb))(t)
-			c.checked.Store(true)
-			began := time.Now()
-			for _, err := range way(c, 1) {
-				redistest.Check(t, Classify(err) != Refused, "%v is a refusal", err)
-			}
-			took := time.Since(began)
-			redistest.Check(t, took <= Bound+3*time.Second+time.Second, "took %v; want %v and the read timeout", took, Bound)
 		})
 	}
 }

@@ -20,18 +20,6 @@ func (m *Manager) Queued() (n int) {
 	return n
 }
 
-// AskedSince reports whether a group without newcomers had an answer after t.
-func (m *Manager) AskedSince(t time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, g := range m.groups {
-		if g.state.AsOf.After(t) {
-			return true
-		}
-	}
-	return false
-}
-
 // AskAll asks for all waiters at once.
 func (m *Manager) AskAll() { m.subscribed() }
 

@@ -1,11 +1,13 @@
 package lease_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -74,11 +76,31 @@ func waiting(t *testing.T, ctx context.Context, m *lease.Manager, key string) <-
 	return got
 }
 
-// recorder is a hook that notes which scripts are sent, and may spoil them.
+// inBubble runs a test in a bubble with a handle of locks, and its client.
+func inBubble(t *testing.T, ttl time.Duration, test func(t *testing.T, rdb *redis.Client, m *lease.Manager)) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		rdb := client()
+		warm(t, rdb)
+		test(t, rdb, newLocks(t, rdb, ttl))
+	})
+}
+
+// script returns the name of the script that cmd runs, or "".
+func script(cmd redis.Cmder) string {
+	if strings.HasPrefix(cmd.Name(), "eval") {
+		return call.ScriptName(cmd.Args()[1].(string))
+	}
+	return ""
+}
+
+// recorder is a hook that notes which scripts are sent, and may spoil them, or their replies.
 type recorder struct {
+	redistest.Hook
 	mu    sync.Mutex
-	calls map[string]int // by the first key's resource and script
+	calls map[string]int // by script
 	spoil func(cmd redis.Cmder) error
+	reply func(cmd redis.Cmder) error // set before any call
 }
 
 func record(rdb redis.UniversalClient) *recorder {
@@ -87,15 +109,16 @@ func record(rdb redis.UniversalClient) *recorder {
 	return r
 }
 
-func (r *recorder) DialHook(next redis.DialHook) redis.DialHook { return next }
-
 func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if err := r.note(cmd); err != nil {
-			cmd.SetErr(err)
-			return err
+		err := r.note(cmd)
+		if err == nil {
+			err = cmp.Or(next(ctx, cmd), r.replied(cmd))
 		}
-		return next(ctx, cmd)
+		if err != nil {
+			cmd.SetErr(err)
+		}
+		return err
 	}
 }
 
@@ -111,17 +134,24 @@ func (r *recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 		if err != nil {
 			return err
 		}
-		return next(ctx, cmds)
+		err = next(ctx, cmds)
+		for _, cmd := range cmds {
+			_ = r.replied(cmd)
+		}
+		return err
 	}
+}
+
+func (r *recorder) replied(cmd redis.Cmder) error {
+	if r.reply == nil {
+		return nil
+	}
+	return r.reply(cmd)
 }
 
 func (r *recorder) note(cmd redis.Cmder) error {
 	r.mu.Lock()
-	name := cmd.Name()
-	if strings.HasPrefix(name, "eval") {
-		name = call.ScriptName(cmd.Args()[1].(string))
-	}
-	r.calls[name]++
+	r.calls[script(cmd)]++
 	spoil := r.spoil
 	r.mu.Unlock()
 	if spoil != nil {

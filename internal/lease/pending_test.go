@@ -2,18 +2,17 @@ package lease_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 // A call that stands in the queue of its server is not made a second time, and a hint that
 // comes meanwhile is not forgotten.
 func TestOneCallAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client := redistest.Bubble(t)
-		m := newLocks(t, client(), time.Minute)
+	inBubble(t, time.Minute, func(t *testing.T, _ *redis.Client, m *lease.Manager) {
 		l := mustTake(t, m, "k")
 		first, second := l.DueNow(), l.DueNow()
 		redistest.Check(t, first == 1 && second == 0, "%d renewals, then %d; want one", first, second)

@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/protocol"
@@ -25,14 +24,8 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 // A handle whose map of the server's clock is off learns it anew from the
 // reply, and goes on.
 func TestWrongClockIsLearnedAnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client := redistest.Bubble(t)
-		rdb := client()
-		warm(t, rdb)
-		m := newLocks(t, rdb, time.Minute)
-		if err := mustTake(t, m, "k").Release("unlock"); err != nil { // the server's version is known
-			t.Fatal(err)
-		}
+	inBubble(t, time.Minute, func(t *testing.T, rdb *redis.Client, m *lease.Manager) {
+		redistest.WantErr(t, mustTake(t, m, "k").Release("unlock")) // the server's version is known
 		rec := record(rdb)
 		m.MissClock(time.Now().Add(-time.Hour))
 		l := mustTake(t, m, "k")
@@ -52,8 +45,8 @@ func TestFirstEnterHasAVoidTime(t *testing.T) {
 		rdb := client() // the handles of one client share what they know of the clock
 		m, rec := newLocks(t, rdb, time.Minute), record(rdb)
 		rec.spoilWith(func(cmd redis.Cmder) error {
-			if args := cmd.Args(); strings.HasPrefix(cmd.Name(), "eval") && call.ScriptName(args[1].(string)) == "enter" {
-				void, server := *args[11].(*int64), time.Now().UnixMicro()
+			if script(cmd) == "enter" {
+				void, server := *cmd.Args()[11].(*int64), time.Now().UnixMicro()
 				d := time.Duration(void-server) * time.Microsecond
 				redistest.Check(t, d > 0 && d <= life.VoidAfter, "an enter is void after %v; want within %v", d, life.VoidAfter)
 			}
@@ -66,72 +59,34 @@ func TestFirstEnterHasAVoidTime(t *testing.T) {
 	})
 }
 
-// A leave handed the permit to a waiter of its own process, and its reply
-// was lost: the waiter asks at once, not when its next sign of life is due.
+// A leave handed the permit to a waiter of its own process, and its reply was lost: the waiter asks at once, not when its
+// next sign of life is due.
 func TestGrantInALostReplyIsAskedForAtOnce(t *testing.T) {
-	var took time.Duration
-	for range 5 { // a busy machine may be late, not each time
-		if took = grantInALostReply(t); took < life.AskEvery/2 {
-			return
+	inBubble(t, time.Minute, func(t *testing.T, rdb *redis.Client, m *lease.Manager) {
+		l := mustTake(t, m, "k")
+		got := waiting(t, t.Context(), m, "k")
+		synctest.Wait() // the question that follows the subscription is over, or it would do
+		lost := false
+		record(rdb).reply = func(cmd redis.Cmder) error {
+			if script(cmd) == "leave" && !lost {
+				lost = true
+				return errCut
+			}
+			return nil
 		}
-	}
-	t.Errorf("the waiter learned of its grant after %v", took)
-}
-
-// grantInALostReply is how soon after the release the waiter learns of its grant.
-func grantInALostReply(t *testing.T) time.Duration {
-	p := redistest.NewProxy(t, redistest.Mini(t).Addr())
-	rdb := p.Client()
-	warm(t, rdb) // or the lost reply is one that says "unknown script"
-	m := newLocks(t, rdb, time.Minute)
-	l := mustTake(t, m, "k")
-	got := waiting(t, t.Context(), m, "k")
-	queued := time.Now()
-	// The question that follows the subscription has to be over, or it would do.
-	for !m.AskedSince(queued) {
-		time.Sleep(time.Millisecond)
-	}
-	began := time.Now()
-	p.EatReply(func(cmd []string) bool { return len(cmd) > 1 && call.ScriptName(cmd[1]) == "leave" }, 1)
-	redistest.Expect(t, l.Release("unlock"), nil, "release: %v; want nil, the outcome cannot be known")
-	next := <-got
-	redistest.CheckNow(t, next != nil, "the waiter failed")
-	took := time.Since(began)
-	redistest.Check(t, next.Token() > l.Token(), "token %d after %d", next.Token(), l.Token())
-	redistest.NoError(t, next.Release("unlock"))
-	return took
-}
-
-// holdReplies is a hook that holds up what comes back until a gate is opened.
-type holdReplies struct {
-	recorder
-	enters, asks chan struct{}
-}
-
-func (h *holdReplies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		<-h.enters
-		return err
-	}
-}
-
-func (h *holdReplies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := next(ctx, cmds)
-		<-h.asks
-		return err
-	}
+		began := time.Now()
+		redistest.Expect(t, l.Release("unlock"), nil, "release: %v; want nil, the outcome cannot be known")
+		next := <-got
+		redistest.CheckNow(t, next != nil, "the waiter failed")
+		redistest.AtMost(t, time.Since(began), life.AskEvery/2, "the waiter learned of its grant after %v")
+		redistest.Check(t, next.Token() > l.Token(), "token %d after %d", next.Token(), l.Token())
+	})
 }
 
 // The reply to an enter that its caller gave up may carry a grant for
 // another waiter of the process.
 func TestReplyIsProcessedAfterItsCallerLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client := redistest.Bubble(t)
-		rdb := client()
-		warm(t, rdb)
-		m := newLocks(t, rdb, time.Minute)
+	inBubble(t, time.Minute, func(t *testing.T, rdb *redis.Client, m *lease.Manager) {
 		res := redistest.Must(m.Resource("k"))(t)
 		// A holder that is dead: its lease ends by itself.
 		dead := res.Request(protocol.Terms{Handle: strings.Repeat("d", 22), Seq: 1, Permits: 1, TTL: time.Second, Limit: 1})
@@ -139,8 +94,16 @@ func TestReplyIsProcessedAfterItsCallerLeft(t *testing.T) {
 		ended := time.Now().Add(time.Second + time.Millisecond)
 		got := waiting(t, t.Context(), m, "k")
 		time.Sleep(time.Until(ended))
-		hold := &holdReplies{enters: make(chan struct{}), asks: make(chan struct{})}
-		rdb.AddHook(hold)
+		enters, asks := make(chan struct{}), make(chan struct{})
+		record(rdb).reply = func(cmd redis.Cmder) error {
+			switch script(cmd) {
+			case "enter":
+				<-enters
+			case "ask":
+				<-asks
+			}
+			return nil
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := make(chan error)
 		go func() {
@@ -155,7 +118,7 @@ func TestReplyIsProcessedAfterItsCallerLeft(t *testing.T) {
 			t.Error("the waiter knows of its grant though every reply is held up")
 		default:
 		}
-		close(hold.enters)
+		close(enters)
 		synctest.Wait()
 		select {
 		case l := <-got:
@@ -163,18 +126,15 @@ func TestReplyIsProcessedAfterItsCallerLeft(t *testing.T) {
 		default:
 			t.Error("the grant in the abandoned reply did not reach its waiter")
 		}
-		close(hold.asks)
+		close(asks)
 	})
 }
 
 // A lease that ended by its local deadline is not given back before its
 // holder has stopped, which Release says.
 func TestNothingIsGivenBackAtTheDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client := redistest.Bubble(t)
-		rdb := client()
-		warm(t, rdb)
-		m, rec := newLocks(t, rdb, 10*time.Second), record(rdb)
+	inBubble(t, 10*time.Second, func(t *testing.T, rdb *redis.Client, m *lease.Manager) {
+		rec := record(rdb)
 		l := mustTake(t, m, "k")
 		rec.spoilWith(func(redis.Cmder) error { return errCut })
 		<-l.Context().Done()
@@ -191,10 +151,7 @@ func TestNothingIsGivenBackAtTheDeadline(t *testing.T) {
 
 // The deadline is counted from the sending, whatever the reply took.
 func TestDeadlineCountsFromTheSending(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client := redistest.Bubble(t)
-		rdb := client()
-		m := newLocks(t, rdb, 10*time.Second)
+	inBubble(t, 10*time.Second, func(t *testing.T, rdb *redis.Client, m *lease.Manager) {
 		mustTake(t, m, "warm")
 		rec := record(rdb)
 		rec.spoilWith(func(cmd redis.Cmder) error { time.Sleep(2 * time.Second); return nil })
@@ -229,9 +186,7 @@ func TestDeadlineOfAMessage(t *testing.T) {
 		{"more than was asked for", time.Hour, 0, ttl - life.Margin(ttl)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				_, client := redistest.Bubble(t)
-				m := newLocks(t, client(), ttl)
+			inBubble(t, ttl, func(t *testing.T, _ *redis.Client, m *lease.Manager) {
 				holder := mustTake(t, m, "k")
 				got := waiting(t, t.Context(), m, "k")
 				now := time.Now()
@@ -263,11 +218,7 @@ func TestMargin(t *testing.T) {
 
 // All waiters of a handle on a key give their sign of life together.
 func TestOneAskForAllWaiters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client := redistest.Bubble(t)
-		rdb := client()
-		warm(t, rdb)
-		m := newLocks(t, rdb, time.Minute)
+	inBubble(t, time.Minute, func(t *testing.T, rdb *redis.Client, m *lease.Manager) {
 		l := mustTake(t, m, "k")
 		ctx, cancel := context.WithCancel(t.Context())
 		var all []<-chan *lease.Lease
