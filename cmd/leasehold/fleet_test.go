@@ -18,10 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// asWriter makes the test's binary the program of a fleet; its value is the log.
-const asWriter = "LEASEHOLD_TEST_AS_WRITER"
-
-// write appends the token to the log for more than a second, and does not care for SIGTERM half of the time.
+// write is the program of a fleet: it appends the token to the log for more than a second, and does not care for SIGTERM half of the time.
 func write(log string) {
 	token := os.Getenv("LEASEHOLD_TOKEN")
 	if token[len(token)-1]%2 == 0 {
@@ -93,9 +90,7 @@ type fleet struct {
 }
 
 func (f *fleet) join() *tool {
-	cmd := command(f.t, "redis://"+f.proxy.Addr()+"?read_timeout=300ms", f.args("--ttl", "1s", "--lost", f.lost, "--", os.Args[0])...)
-	cmd.Env = append(cmd.Env, asWriter+"="+f.log)
-	return started(f.t, cmd)
+	return start(f.t, "redis://"+f.proxy.Addr()+"?read_timeout=300ms", f.args("--ttl", "1s", "--lost", f.lost, "--", os.Args[0], "write", f.log)...)
 }
 
 // awaitNext waits for another holder to write. It has patience with a busy machine: each

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -19,49 +20,26 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// asTool, set, makes the test's binary the tool itself.
-const (
-	asTool  = "LEASEHOLD_TEST_AS_TOOL"
-	asFirst = "first" // and the first process of a container
-	asInit  = "init"  // a first process that starts the tool and reaps nothing else
-	// asHelper, set, makes it a program that becomes another user.
-	asHelper = "LEASEHOLD_TEST_AS_HELPER"
-)
-
-// adoptOrphans makes this process the parent of its descendants' orphans, as the first
-// process of a container is, and helper is what asHelper does. Only Linux can.
-var adoptOrphans, helper = func() {}, func() {}
+// asTool, set, makes the test's binary the tool itself. Without it the binary is the program of
+// a test where its first argument says so.
+const asTool = "LEASEHOLD_TEST_AS_TOOL"
 
 func TestMain(m *testing.M) {
 	if code, ok := inner(os.Args[1:]); ok {
 		os.Exit(code)
 	}
-	if as := os.Getenv(asTool); as != "" {
+	switch {
+	case os.Getenv(asTool) != "":
 		_ = os.Unsetenv(asTool)
-		if as == asInit || as == asFirst {
-			adoptOrphans()
-		}
-		if as == asInit {
-			cmd := exec.Command(os.Args[0], os.Args[1:]...)
-			cmd.Env = append(os.Environ(), asTool+"=1")
-			cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-			_ = cmd.Run()
-			os.Exit(cmd.ProcessState.ExitCode())
-		}
 		main()
+	case len(os.Args) > 1 && os.Args[1] == "write":
+		write(os.Args[2])
+	case len(os.Args) > 1 && os.Args[1] == "become":
+		become()
+	default:
+		redistest.Main(m)
 	}
-	if os.Getenv(asHelper) != "" {
-		helper()
-		return
-	}
-	if log := os.Getenv(asWriter); log != "" {
-		write(log)
-		return
-	}
-	redistest.Main(m)
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }
 
 // site is a server with a family of its own: a real server where tests on servers are asked
 // for, else an embedded one.
@@ -237,7 +215,7 @@ func (x *tool) ends(want int, words ...string) {
 
 // alive says whether a process runs: a zombie does not.
 func alive(pid int) bool {
-	stat, err := os.ReadFile("/proc/" + itoa(pid) + "/stat")
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, os.ErrNotExist) {
 		return false
 	}
@@ -248,7 +226,7 @@ func alive(pid int) bool {
 func awaitEnd(t testing.TB, pids ...int) {
 	t.Helper()
 	for _, pid := range pids {
-		redistest.Eventually(t, "the end of "+itoa(pid), func() bool { return !alive(pid) })
+		redistest.Eventually(t, fmt.Sprint("the end of ", pid), func() bool { return !alive(pid) })
 	}
 }
 
@@ -263,7 +241,7 @@ func pids(t testing.TB, line string, n int) (all []int) {
 
 func (x *tool) guard() int {
 	x.t.Helper()
-	out, err := exec.Command("pgrep", "-P", itoa(x.cmd.Process.Pid), "-f", "run-guard").Output()
+	out, err := exec.Command("pgrep", "-P", strconv.Itoa(x.cmd.Process.Pid), "-f", "run-guard").Output()
 	if errors.Is(err, exec.ErrNotFound) {
 		x.t.Skip("no pgrep")
 	}

@@ -24,11 +24,13 @@ func TestRevokedProgramIsStopped(t *testing.T) {
 		flags  []string
 		script string
 		line   string // that the program prints when it is told
+		says   string // what the tool says
 	}{
-		"it ends by itself":       {nil, `trap "echo told; exit 0" TERM; echo on; while :; do sleep 0.02; done`, "told"},
-		"it goes on":              {[]string{"--grace", "3s"}, told, "told"},
-		"it is not asked":         {[]string{"--lost", "kill"}, told, ""},
-		"it is stopped meanwhile": {[]string{"--lost", "kill"}, `echo on; kill -STOP $$; echo told`, ""},
+		"it ends by itself":       {nil, `trap "echo told; exit 0" TERM; echo on; while :; do sleep 0.02; done`, "told", "revoked"},
+		"it goes on":              {[]string{"--grace", "3s"}, told, "told", "revoked"},
+		"it is not asked":         {[]string{"--lost", "kill"}, told, "", "revoked"},
+		"it is stopped meanwhile": {[]string{"--lost", "kill"}, `echo on; kill -STOP $$; echo told`, "", "revoked"},
+		"it need not end":         {[]string{"--lost", "warn"}, `trap "echo told" TERM; echo on; sleep 2; echo over`, "over", "goes on"},
 	} {
 		t.Run(about, func(t *testing.T) {
 			s := newSite(t)
@@ -40,7 +42,7 @@ func TestRevokedProgramIsStopped(t *testing.T) {
 			// The lock is free at once; the program may go on for the grace.
 			next := redistest.Must(locks.TryLock(t.Context(), "k"))(t)
 			x.says(c.line)
-			x.ends(124)
+			x.ends(124, c.says)
 			if took := time.Since(at); took > time.Minute { // a renewal comes after 100 s
 				t.Errorf("it ended after %v", took)
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -27,9 +28,11 @@ func TestExitCodes(t *testing.T) {
 		args []string
 		code int
 	}{
-		"the program's own":          {of("a", "--", "sh", "-c", "exit 7"), 7},
-		"success":                    {of("b", "--", "true"), 0},
-		"a signal":                   {of("c", "--", "sh", "-c", "kill -KILL $$"), 137},
+		"the program's own": {of("a", "--", "sh", "-c", "exit 7"), 7},
+		"success":           {of("b", "--", "true"), 0},
+		"a signal":          {of("c", "--", "sh", "-c", "kill -KILL $$"), 137},
+		// It would be waited for until the grace is over.
+		"an orphan that has ended":   {of("d", "--ttl", "10m", "--grace", "2m", "--", "sh", "-c", "(sh -c : &); sleep 0.3; exit 3"), 3},
 		"a permit":                   {permit("--limit", "2", "--", "sh", "-c", "exit 3"), 3},
 		"busy":                       {s.args("--wait", "0", "--", "true"), 75},
 		"busy for a while":           {s.args("--wait", "1s", "--", "true"), 75},
@@ -57,8 +60,13 @@ func TestExitCodes(t *testing.T) {
 		"a short keep":               {s.args("--once", "s", "--keep", "999ms", "--", "true"), 64},
 		"keep without a slot":        {s.args("--keep", "1h", "--", "true"), 64},
 		"a slot of permits":          {permit("--limit", "2", "--once", "s", "--keep", "1h", "--", "true"), 64},
+		"a URL as a command":         {[]string{"redis://:S3cr3t@h"}, 64},
+		"a URL as an argument":       {[]string{"ls", "a", "redis://:S3cr3t@h"}, 64},
+		"a URL as a value":           {[]string{"ls", "--sort", "redis://:S3cr3t\"@h"}, 64},
+		"a URL of a misspelt flag":   {[]string{"--redi=redis://:S3cr3t@h", "ls"}, 64},
 	} {
-		if x := start(t, s.url, c.args...); x.code() != c.code {
+		x := start(t, s.url, c.args...)
+		if said := x.stderr.String(); x.code() != c.code || strings.Contains(said, "S3c") || strings.Contains(said, "left processes behind") {
 			t.Errorf("%s: exit code %d, want %d; standard error: %s", about, x.code(), c.code, x.stderr.String())
 		}
 	}
@@ -102,7 +110,7 @@ func TestStoppedToolsProgramEndsBeforeTheLease(t *testing.T) {
 		x := s.sh(group, "--ttl", "4s", "--lost", how)
 		all := pids(t, x.line(), 2)
 		x.signal(syscall.SIGSTOP)
-		next := s.sh("for p in " + itoa(all[0]) + " " + itoa(all[1]) + "; do kill -0 $p 2>/dev/null && ps -o stat= -p $p; done; echo over")
+		next := s.sh(fmt.Sprintf("for p in %d %d; do kill -0 $p 2>/dev/null && ps -o stat= -p $p; done; echo over", all[0], all[1]))
 		for line := next.line(); line != "over"; line = next.line() {
 			if !strings.HasPrefix(line, "Z") { // what the stopped tool has not reaped
 				t.Fatalf("%s: the next holder sees the program, in state %q", how, line)
@@ -174,32 +182,6 @@ func TestSignalsArePassedToTheProgramAlone(t *testing.T) {
 	x.says("bye")
 	x.says("child")
 	x.ends(5)
-}
-
-func TestWhatAProgramLeavesBehindEndsWithTheLease(t *testing.T) {
-	s := newSite(t)
-	x := s.sh(`(trap "" TERM; while :; do sleep 0.05; done) >/dev/null 2>&1 & echo $!`, "--ttl", "3s")
-	left := pids(t, x.line(), 1)[0]
-	x.ends(0)
-	redistest.Check(t, !alive(left), "a process of the program's still runs")
-	s.wantFree()
-}
-
-// No process is left: the guard ends with the tool.
-func TestGuardEndsWithTheTool(t *testing.T) {
-	for _, sig := range []syscall.Signal{0, syscall.SIGTERM, syscall.SIGKILL} {
-		end := filepath.Join(t.TempDir(), "end") // the program waits for this file
-		x := newSite(t).run("--", "sh", "-c", `echo on; until [ -e "$0" ]; do sleep 0.02; done`, end)
-		x.says("on")
-		guard := x.guard()
-		if sig != 0 {
-			x.signal(sig)
-		} else {
-			redistest.WantErr(t, os.WriteFile(end, nil, 0o600))
-		}
-		x.code()
-		awaitEnd(t, guard)
-	}
 }
 
 func TestProgramRunsOncePerSlot(t *testing.T) {
