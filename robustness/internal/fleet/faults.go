@@ -236,7 +236,7 @@ func (f *Fleet) failOver() {
 	from := history.Now()
 	old := f.server
 	f.server, f.replica = f.replica, old
-	f.admin = f.server.Client(named)
+	f.admin = f.server.Client()
 	f.order("REPLICAOF", "NO", "ONE")
 	f.sleep(20*time.Millisecond, 300*time.Millisecond)
 	old.Kill()

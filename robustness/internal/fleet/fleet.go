@@ -73,7 +73,7 @@ func Start(tb testing.TB, cfg Config) *Fleet {
 	} else {
 		f.server = redistest.StartServer(tb, cfg.Version, cfg.Fault.args...)
 	}
-	f.admin = f.server.Client(named)
+	f.admin = f.server.Client()
 	tb.Cleanup(f.reading.Wait) // after the workers were ended; nobody speaks up later
 	for i := range cfg.Workers {
 		m := &member{name: fmt.Sprint("w", i+1), proxy: redistest.NewProxy(tb, f.server.Addr())}

@@ -6,15 +6,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/leasehold-go/leasehold/robustness/internal/history"
 )
-
-// Watch is the name of the connections that are not the workers'.
-const Watch = "watch"
-
-func named(opt *redis.Options) { opt.ClientName = Watch }
 
 // Servers are the addresses of the server that the workers use, which they reach
 // through their proxies, and of the one that keeps the guarded values.
