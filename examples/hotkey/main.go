@@ -1,4 +1,4 @@
-// Hotkey shows what package singleflight does for a key that everybody wants: some
+// Hotkey shows what package singleflight does for a key that everybody wants: three
 // servers answer requests for one value, which a slow origin makes and which is cached
 // for a second. A page shows live what reaches the origin, with switches that turn the
 // protection off, serve stale values during a load, and keep the value in the servers' memory.
@@ -18,10 +18,16 @@ package main
 
 import (
 	"context"
+	"embed"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,56 +50,40 @@ const (
 
 var modes = []mode{off, on, stale, near}
 
-// settings is what the flags say.
-type settings struct {
-	addr             string
-	headless         bool
-	servers, clients int // clients of each server
-	ttl, staleFor    time.Duration
-	load             time.Duration // how long the origin takes for one load alone
-	phase            time.Duration // of a headless run
-}
+const servers, clients = 3, 40 // clients of each server, which ask some four times a second
+
+// ttl is how long a cached value is fresh. A load takes a quarter of it, and longer beside others.
+var ttl = time.Second
 
 func main() {
-	set := settings{}
-	flag.StringVar(&set.addr, "addr", "127.0.0.1:8090", "`address` of the page; port 0 takes any that is free")
-	flag.BoolVar(&set.headless, "headless", false, "no page: run with and without protection, and fail where it did not hold")
-	flag.IntVar(&set.servers, "servers", 3, "servers")
-	flag.IntVar(&set.clients, "clients", 40, "clients of each server, which ask some four times a second")
-	flag.DurationVar(&set.ttl, "ttl", time.Second, "how long a cached value is fresh")
-	flag.DurationVar(&set.staleFor, "stale", time.Second, "how long after that it is served during a load, where that is switched on")
-	flag.DurationVar(&set.load, "load", 250*time.Millisecond, "how long a load takes; others at the same time make it slower")
-	flag.DurationVar(&set.phase, "phase", 4*time.Second, "with -headless: how long each of the phases lasts")
+	addr := flag.String("addr", "127.0.0.1:8090", "`address` of the page; port 0 takes any that is free")
+	headless := flag.Bool("headless", false, "no page: run with and without protection, and fail where it did not hold")
 	flag.Parse()
-	program := set.program()
-	program.Serves = !set.headless
-	program.Main()
-}
-
-func (set settings) program() demo.Program {
-	return demo.Program{Name: "hotkey", Limit: 5 * time.Minute, Run: func(s *demo.Show) demo.Problems { return run(newShow(s, set)) }}
-}
-
-func run(s *show) (problems demo.Problems) {
-	set := s.set
-	s.Print("hotkey: %d servers with %d clients each,\non %s", set.servers, set.clients, s.Server.Label)
-	if !set.headless {
-		demo.Check(s.serve())
-		return nil
+	if *headless {
+		program.Main()
 	}
-	s.Print("The value is fresh for %v. A load takes %v, and longer beside others.\nFour phases of %v:\n", set.ttl, set.load, set.phase)
+	demo.Program{Name: "hotkey", Serves: true, Run: func(s *demo.Show) demo.Problems { newShow(s).serve(*addr); return nil }}.Main()
+}
+
+var program = demo.Program{Name: "hotkey", Limit: 5 * time.Minute, Run: run}
+
+// run is the show without a browser.
+func run(d *demo.Show) (problems demo.Problems) {
+	s := newShow(d)
+	s.Print("hotkey: %d servers with %d clients each,\non %s", servers, clients, s.Server.Label)
+	s.Print("The value is fresh for %v. A load takes %v, and longer beside others.\n", ttl, ttl/4)
 	const line = "%-6s %9v %8v %6v %8v %6v %6v %7v %9v"
 	s.Print(line, "", "requests", "expiries", "loads", "at once", "stale", "waits", "memory", "p99")
 	for _, m := range modes {
-		p := s.begin(m)
-		for n := 0; n == 0 || n < 5 && p.untried() != ""; n++ { // a machine that stood still has more time
-			s.crowd(s.Ctx, set.phase)
-			demo.Check(s.Ctx.Err())
+		s.begin(m)
+		r := s.now.Load()
+		for n := 0; n == 0 || n < 5 && len(r.verdict()) > 0; n++ { // a machine that stood still has more time
+			ctx, cancel := context.WithTimeout(s.Ctx, 4*ttl)
+			s.crowd(ctx)
+			cancel()
 		}
-		p.settle()
-		r := p.row()
-		s.Print(line, m, r.Requests, r.Expiries, r.Loads, r.Most, r.Stale, r.Waits, r.Memory, p.p99().Round(100*time.Microsecond))
-		problems = append(problems, p.verdict()...)
+		s.Print(line, m, r.Requests, r.Expiries, r.Loads, r.Most, r.Stale, r.Waits, r.Memory, fmt.Sprintf("%.1f ms", r.P99))
+		problems = append(problems, r.verdict()...)
 	}
 	if len(problems) == 0 {
 		s.Print("\nWith protection there was exactly one load in each expiry.")
@@ -104,7 +94,6 @@ func run(s *show) (problems demo.Problems) {
 // show is the servers and what is counted of them.
 type show struct {
 	*demo.Show
-	set     settings
 	servers []*server
 
 	now   atomic.Pointer[phase]
@@ -113,53 +102,85 @@ type show struct {
 	last  map[mode]*phase // of each mode
 }
 
-func newShow(d *demo.Show, set settings) *show {
-	s := &show{Show: d, set: set, last: map[mode]*phase{}}
+func newShow(d *demo.Show) *show {
+	s := &show{Show: d, last: map[mode]*phase{}}
 	name := demo.RunName("hotkey") // everything that it leaves on the server expires
-	for range set.servers {
-		server := newServer(d.Server.URL, name, set)
-		d.Defer(server.close)
+	for range servers {
+		rdb := demo.Must(demo.Client(d.Server.URL))
+		server := &server{rdb: rdb, name: name, groups: map[mode]*singleflight.Group[string]{}}
+		d.Defer(func() { _ = rdb.Close() })
+		for m, cfg := range map[mode]singleflight.Config[string]{on: {}, stale: {StaleFor: ttl}, near: {NearFor: ttl}} {
+			// Without jitter and early loads, which are good for real caches, every expiry
+			// comes exactly when the TTL is over, and can be counted.
+			cfg.Name, cfg.TTL, cfg.Jitter = name, ttl, -1
+			group := demo.Must(singleflight.New(rdb, cfg))
+			d.Defer(func() { demo.Close(context.Background(), group) })
+			server.groups[m] = group
+		}
 		s.servers = append(s.servers, server)
 	}
 	return s
 }
 
+// server answers requests, from one of its caches.
+type server struct {
+	rdb    *redis.Client
+	name   string
+	groups map[mode]*singleflight.Group[string]
+}
+
+func (s *server) get(ctx context.Context, m mode, key string, load func(context.Context) (string, error)) (singleflight.Source, error) {
+	if m != off {
+		r, err := s.groups[m].Fetch(ctx, key, load)
+		return r.Source, err
+	}
+	// The cache that everybody writes first: nothing keeps two requests, of one server or
+	// of two, from finding nothing at the same time.
+	err := s.rdb.Get(ctx, s.name+":"+key).Err()
+	if !errors.Is(err, redis.Nil) {
+		return singleflight.Cached, err
+	}
+	v, err := load(ctx)
+	if err == nil {
+		err = s.rdb.Set(ctx, s.name+":"+key, v, ttl).Err()
+	}
+	return singleflight.Loaded, err
+}
+
+func (s *server) drop(ctx context.Context, m mode, key string) error {
+	if m != off {
+		return s.groups[m].Invalidate(ctx, key)
+	}
+	return s.rdb.Del(ctx, s.name+":"+key).Err()
+}
+
 // begin makes all servers answer in a mode from now on. Each phase has a key of its own,
-// so it begins with a cold cache, and what is counted in one has nothing to do with
-// another's.
-func (s *show) begin(m mode) *phase {
+// so it begins with a cold cache.
+func (s *show) begin(m mode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count++
-	p := newPhase(m, fmt.Sprint("front-page-", s.count), s.set)
-	s.last[m] = p
-	s.now.Store(p)
-	return p
+	s.last[m] = &phase{Mode: m, key: fmt.Sprint("front-page-", s.count), origin: &origin{}}
+	s.now.Store(s.last[m])
 }
 
-// crowd lets the clients ask for a while, each one server for the hot key, again and again.
-func (s *show) crowd(ctx context.Context, lasts time.Duration) {
+// crowd lets the clients ask until ctx ends, each one server for the hot key, again and again.
+func (s *show) crowd(ctx context.Context) {
 	const think = 250 * time.Millisecond
-	until, cancel := context.WithTimeout(ctx, lasts)
-	defer cancel()
 	var all sync.WaitGroup
 	for _, server := range s.servers {
-		for range s.set.clients {
+		for range clients {
 			all.Go(func() {
 				pause := rand.N(think) // they don't all come at once
 				for {
 					select {
 					case <-time.After(pause):
-					case <-until.Done():
+					case <-ctx.Done():
 						return
 					}
-					p := s.now.Load() // this request keeps to it, whatever comes meanwhile
-					sent := p.at()
-					load, source, err := server.get(ctx, p.mode, p.key, p.load)
-					if ctx.Err() != nil {
-						return
-					}
-					p.answered(load, source, err, sent)
+					p, sent := s.now.Load(), time.Now()
+					source, err := server.get(s.Ctx, p.Mode, p.key, p.load)
+					p.answered(source, err, sent)
 					pause = think/2 + rand.N(think)
 				}
 			})
@@ -168,66 +189,208 @@ func (s *show) crowd(ctx context.Context, lasts time.Duration) {
 	all.Wait()
 }
 
-// invalidate has one server do it: that is enough for all of them.
+// phase is what was counted while the servers answered in one mode: by the origin, of
+// loads, and by the clients, of answers.
+type phase struct {
+	Mode     mode    `json:"mode"`
+	Requests int     `json:"requests"`
+	Expiries int     `json:"expiries"`
+	Loads    int     `json:"loads"`
+	Most     int     `json:"most"` // at once
+	Hits     int     `json:"hits"`
+	Memory   int     `json:"memory"`
+	Stale    int     `json:"stale"`
+	Waits    int     `json:"waits"`
+	Errors   int     `json:"errors"`
+	P99      float64 `json:"p99"`  // ms
+	Bars     []int   `json:"bars"` // loads of the last expiries
+
+	mu      sync.Mutex
+	key     string
+	origin  *origin
+	warm    time.Time       // since when there was a value
+	latency []time.Duration // of the last requests since then
+	failed  error           // of the last failed request
+}
+
+// origin is what it knows since the last invalidation. A load that an invalidation overtakes
+// ends in the old one, and leaves nothing fresh.
+type origin struct {
+	running   int
+	freshTill time.Time // at least
+}
+
+// load is the origin, a database or another service. The more loads run at once, the longer
+// each takes: so do the things that it stands for, and that is how a stampede brings them down.
+func (p *phase) load(ctx context.Context) (_ string, err error) {
+	p.mu.Lock()
+	o := p.origin
+	p.begin(o, time.Now())
+	takes := ttl / 4 * time.Duration(30+o.running) / 31
+	p.mu.Unlock()
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+		err = ctx.Err() // nobody wants the result any more
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o.running--
+	if err == nil {
+		o.freshTill = time.Now().Add(ttl)
+	}
+	return "the front page", err
+}
+
+// begin counts a load that begins, and an expiry where the load is due: if no other runs and no
+// value that was loaded before can still be fresh. A value is fresh for the TTL from its
+// publication, which comes after its load has ended; but a server knows Redis's clock up to a
+// round trip only. Every other load is one too many.
+func (p *phase) begin(o *origin, at time.Time) {
+	if o.running == 0 && at.After(o.freshTill.Add(-ttl/4)) {
+		p.Expiries++
+		p.Bars = append(p.Bars[max(0, len(p.Bars)-39):], 0)
+	}
+	p.Bars[len(p.Bars)-1]++
+	p.Loads++
+	o.running++
+	p.Most = max(p.Most, o.running)
+}
+
+// invalidate has one server do it: that is enough for all of them. Of a load that begins
+// meanwhile nobody can say on which side it was: it is due before, and after.
 func (s *show) invalidate(ctx context.Context) error {
+	p := s.now.Load()
+	forget := func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.origin = &origin{}
+	}
+	forget()
+	defer forget()
+	return s.servers[0].drop(ctx, p.Mode, p.key)
+}
+
+// answered counts an answer to a client.
+func (p *phase) answered(from singleflight.Source, err error, sent time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		p.Errors, p.failed = p.Errors+1, err
+		return
+	}
+	p.Requests++
+	if p.warm.IsZero() {
+		p.warm = time.Now()
+	}
+	if sent.After(p.warm) {
+		p.latency = append(p.latency[max(0, len(p.latency)-20_000):], time.Since(sent))
+	}
+	switch from {
+	case singleflight.Cached:
+		p.Hits++
+	case singleflight.Near:
+		p.Memory++
+	case singleflight.Stale:
+		p.Stale++
+	case singleflight.Shared:
+		p.Waits++
+	}
+}
+
+// row is what was counted until now.
+func (p *phase) row() json.RawMessage {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if all := slices.Sorted(slices.Values(p.latency)); len(all) > 0 {
+		p.P99 = float64(all[len(all)*99/100].Microseconds()) / 1000
+	}
+	text, _ := json.Marshal(p) // no field can fail
+	return text
+}
+
+// verdict lists what went against the promises, and what kept them from being tried: a run
+// without expiries, or without a crowd that would have stampeded, has shown nothing.
+func (p *phase) verdict() (problems demo.Problems) {
+	p.row()
+	bad := func(wrong bool, format string, args ...any) {
+		problems.If(wrong, "protection "+string(p.Mode)+": "+format, args...)
+	}
+	bad(p.Errors > 0, "%d requests failed, such as: %v", p.Errors, p.failed)
+	bad(p.Requests == 0 || p.Expiries < 2, "%d requests in %d expiries have tried nothing", p.Requests, p.Expiries)
+	if p.Mode == off {
+		bad(p.Loads < 2*p.Expiries, "%d loads in %d expiries is no stampede, so there was nothing to be prevented", p.Loads, p.Expiries)
+		return problems
+	}
+	bad(p.Loads != p.Expiries, "%d loads in %d expiries", p.Loads, p.Expiries)
+	bad(p.Most > 1, "%d loads ran at once", p.Most)
+	shown := map[mode]int{on: p.Waits, stale: p.Stale, near: p.Memory}[p.Mode]
+	bad(shown == 0 || p.Hits == 0, "%d answers of the kind that this mode adds and %d hits have tried nothing", shown, p.Hits)
+	return problems
+}
+
+//go:embed web
+var web embed.FS
+
+// serve runs the clients and the page until the show is interrupted. It begins with protection on.
+func (s *show) serve(addr string) {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		demo.Check(fmt.Errorf("the page's address: %w (-addr 127.0.0.1:0 takes a free port)", err))
+	}
+	s.begin(on)
+	srv := &http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second}
+	context.AfterFunc(s.Ctx, func() { _ = srv.Close() })
+	var crowd sync.WaitGroup
+	crowd.Go(func() { s.crowd(s.Ctx) })
+	s.Print("Open http://%s in a browser. Ctrl-C ends it.", listener.Addr())
+	err = srv.Serve(listener)
+	if s.Ctx.Err() == nil {
+		demo.Check(err)
+	}
+	crowd.Wait()
+}
+
+func (s *show) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /", http.FileServerFS(demo.Must(fs.Sub(web, "web"))))
+	mux.HandleFunc("GET /state", s.state)
+	mux.HandleFunc("POST /mode", func(w http.ResponseWriter, r *http.Request) {
+		m := mode(r.PostFormValue("mode"))
+		if !slices.Contains(modes, m) {
+			http.Error(w, "no such mode", http.StatusBadRequest)
+			return
+		}
+		s.begin(m)
+	})
+	mux.HandleFunc("POST /invalidate", func(w http.ResponseWriter, r *http.Request) {
+		if err := s.invalidate(r.Context()); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
+	// Other sites that are open in the same browser can't press the buttons.
+	guarded := http.NewCrossOriginProtection().Handler(mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		w.Header().Set("Cache-Control", "no-store")
+		guarded.ServeHTTP(w, r)
+	})
+}
+
+// state is everything that the page shows.
+func (s *show) state(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.now.Load()
-	p.invalidate()
-	defer p.invalidate()
-	return s.servers[0].drop(ctx, p.mode, p.key)
-}
-
-// server answers requests, from one of its caches. What it caches is the number of the
-// load that made the value.
-type server struct {
-	rdb    *redis.Client
-	name   string
-	ttl    time.Duration
-	groups map[mode]*singleflight.Group[int64]
-}
-
-func newServer(url, name string, set settings) *server {
-	rdb := demo.Must(demo.Client(url))
-	s := &server{rdb: rdb, name: name, ttl: set.ttl, groups: map[mode]*singleflight.Group[int64]{}}
-	for m, cfg := range map[mode]singleflight.Config[int64]{on: {}, stale: {StaleFor: set.staleFor}, near: {NearFor: set.ttl}} {
-		// Without jitter and early loads, which are good for real caches, every expiry
-		// comes exactly when the TTL is over, and can be counted.
-		cfg.Name, cfg.TTL, cfg.Jitter = name, set.ttl, -1
-		s.groups[m] = demo.Must(singleflight.New(rdb, cfg))
+	var rows []json.RawMessage
+	for _, m := range modes {
+		if p := s.last[m]; p != nil {
+			rows = append(rows, p.row())
+		}
 	}
-	return s
-}
-
-func (s *server) close() {
-	for _, g := range s.groups {
-		demo.Close(context.Background(), g)
-	}
-	_ = s.rdb.Close()
-}
-
-type loader func(ctx context.Context) (int64, error)
-
-func (s *server) get(ctx context.Context, m mode, key string, load loader) (int64, singleflight.Source, error) {
-	if m != off {
-		r, err := s.groups[m].Fetch(ctx, key, load)
-		return r.Value, r.Source, err
-	}
-	// The cache that everybody writes first: nothing keeps two requests, of one server or
-	// of two, from finding nothing at the same time.
-	v, err := s.rdb.Get(ctx, s.name+":"+key).Int64()
-	if !errors.Is(err, redis.Nil) {
-		return v, singleflight.Cached, err
-	}
-	if v, err = load(ctx); err == nil {
-		err = s.rdb.Set(ctx, s.name+":"+key, v, s.ttl).Err()
-	}
-	return v, singleflight.Loaded, err
-}
-
-func (s *server) drop(ctx context.Context, m mode, key string) error {
-	if m != off {
-		return s.groups[m].Invalidate(ctx, key)
-	}
-	return s.rdb.Del(ctx, s.name+":"+key).Err()
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"setup": fmt.Sprintf("%d servers with %d clients each, on %s. All want one value, which is fresh for %v; a load takes %v when it is alone.",
+			servers, clients, s.Server.Label, ttl, ttl/4),
+		"mode": s.now.Load().Mode, "rows": rows,
+	})
 }
