@@ -39,7 +39,7 @@ var kept = []mutation{
 		"\t\t\tothers = ln.others()\n", ""),
 	cut("the last token of a kept lock is stored", "internal/localturns/turn.go", keepLockTests, "TestFenceOfAKeptLock",
 		"\tv.lease.SetLastToken(v.lastToken)\n", ""),
-	cut("a second try waits for the same recall", "luascripts/permits/shared/recall.lua", keepTests+" "+scriptTests, "TestSecondTryWaits|TestModelOfPermits",
+	cut("a second try waits for the same recall", "luascripts/permits/shared/recall.lua", keepTests+" "+scriptTests, "TestTryAcquireAwaits|TestModelOfPermits",
 		"return coming_until and coming_until > now", "return false"),
 	cut("further requests that find no room prolong the mark", "luascripts/permits/shared/recall.lua", keepTests+" "+scriptTests, "TestTryAcquireAwaits|TestModelOfPermits",
 		"    redis.call('ZADD', alive, now + RECALLED, '^')\n", ""),

@@ -43,7 +43,7 @@ var once = []mutation{
 		"return f.load == nil })", "return true })"),
 	cut("nested: nobody waits for a lock that its ctx descends from", "internal/lease/acquire.go", onceTests, "Twice",
 		"if ofAll == 0 {", "if true {"),
-	cut("nested: nobody waits for a total that its ctx fills", "internal/lease/acquire.go", "./internal/tests/contract/semaphore", "TotalTakenTwice",
+	cut("nested: nobody waits for a total that its ctx fills", "internal/lease/acquire.go", "./internal/tests/contract/semaphore", "PermitsTakenTwice",
 		"case state.Total > 0 && ofAll+", "case false && ofAll+"),
 	cut("nested: a lock that was given back is not waited for", "internal/lease/lease.go", onceTests, "LockAbove",
 		"if l.a.life.State != life.Holding {", "if false {"),

@@ -3,7 +3,6 @@ package semaphore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -29,44 +28,22 @@ func TestTryAcquireTellsHowBusy(t *testing.T) {
 
 func TestCtxEndsWhileQueued(t *testing.T) {
 	each(t, func(f *fixture) {
-		s, wire := f.open(func(c *semaphore.Config) { c.Prefix = f.Family })
+		s, wire := f.open()
 		l := f.take(s, "k", 1)
-		queue := fmt.Sprintf("%s:sem:{%s:k}:queue", f.Family, f.Family)
-		queued := func(n int64) func() bool {
-			return func() bool { return f.RDB.ZCard(context.Background(), queue).Val() == n }
-		}
 		ctx, cancel := context.WithCancel(f.Context())
-		ended := make(chan error, 2)
-		acquire := func(ctx context.Context) {
-			_, err := s.Acquire(ctx, "k")
-			ended <- err
-		}
-		go acquire(ctx)
+		waiter := f.wait(ctx, s, "k", 1)
 		redistest.Eventually(f, "the handle to know", func() bool { return wire.Answered("ask") > 0 })
 		cancel()
-		err := redistest.Get(f, "the cancelled acquire", ended)
+		err := waiter.Failed()
 		redistest.WantErr(f, err, context.Canceled, leasehold.ErrBusy, redistest.Not(leasehold.ErrUnavailable, context.DeadlineExceeded))
 		var busy *leasehold.BusyError
 		redistest.CheckNow(f, errors.As(err, &busy) && busy.InUse == 1 && busy.Limit == 1 && busy.Waiting == 1, "busy is %v", busy)
-		redistest.Eventually(f, "the queue to be empty", queued(0))
-
+		redistest.Eventually(f, "the queue to be empty", func() bool { return f.Queued("k") == 0 })
 		soonOver, cancel := context.WithTimeout(f.Context(), 1500*time.Millisecond)
 		defer cancel()
-		acquire(soonOver)
-		redistest.WantErr(f, redistest.Get(f, "the timed-out acquire", ended), context.DeadlineExceeded, leasehold.ErrBusy)
-		redistest.Eventually(f, "the queue to be empty", queued(0))
+		redistest.WantErr(f, redistest.ErrorOf(s.Acquire(soonOver, "k")), context.DeadlineExceeded, leasehold.ErrBusy)
+		redistest.Eventually(f, "the queue to be empty", func() bool { return f.Queued("k") == 0 })
 		release(f, l)
-	})
-}
-
-func TestCtxThatHasEndedSendsNothing(t *testing.T) {
-	some(t, func(f *fixture) {
-		s, wire := f.open()
-		ctx, cancel := context.WithCancel(f.Context())
-		cancel()
-		redistest.WantErr(f, redistest.ErrorOf(s.Acquire(ctx, "k")), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
-		redistest.WantErr(f, redistest.ErrorOf(s.TryAcquire(ctx, "k")), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
-		redistest.Require(f, wire.Sent(), 0, "%d commands were sent")
 	})
 }
 

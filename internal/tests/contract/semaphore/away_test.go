@@ -2,6 +2,7 @@ package semaphore
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,199 +26,157 @@ func (f *fixture) goAway(s *semaphore.Semaphore, w *harness.Wire) {
 	})
 }
 
-// Calls that never wait fail quickly while Redis is known to be away, and succeed at once when it is back.
-func TestRedisIsAway(t *testing.T) {
-	for mode, local := range map[string]time.Duration{"": 0, "in turns": time.Second} {
-		t.Run(mode, func(t *testing.T) {
-			bubble(t, func(f *fixture) {
-				s, wire := f.open(localFor(local))
-				release(f, f.take(s, "k", 1))
-				f.goAway(s, wire)
-				for i := range 5 {
-					for name, call := range map[string]func() error{
-						"TryAcquire": func() error { _, err := s.TryAcquire(f.Context(), "k"); return err },
-						"Inspect":    func() error { _, err := s.Inspect(f.Context(), "k"); return err },
-					} {
-						began := time.Now()
-						redistest.WantErr(f, call(), leasehold.ErrUnavailable, harness.ErrRefused)
-						redistest.AtMost(f, time.Since(began), away, "%s no. %d took %v", name, i)
-					}
-				}
-				ctx, cancel := context.WithTimeout(f.Context(), time.Millisecond)
-				defer cancel()
-				time.Sleep(time.Second)
-				redistest.WantErr(f, redistest.ErrorOf(s.TryAcquire(ctx, "k")), context.DeadlineExceeded)
-				wire.Heal()
-				time.Sleep(time.Second)
-				release(f, f.take(s, "k", 1))
-			})
-		})
+// withAndWithoutLocalFor runs test with that LocalFor and with none, in a bubble.
+func withAndWithoutLocalFor(t *testing.T, local time.Duration, test func(f *fixture, local time.Duration)) {
+	for _, local := range []time.Duration{0, local} {
+		t.Run(fmt.Sprint("LocalFor ", local), func(t *testing.T) { bubble(t, func(f *fixture) { test(f, local) }) })
 	}
 }
 
-// A try that finds Redis away on the way tries no longer.
-func TestTryEndsWhenRedisGoesAway(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		s, wire := f.open()
+// Calls that never wait fail quickly while Redis is known to be away, and succeed at once when it is back.
+func TestRedisIsAway(t *testing.T) {
+	withAndWithoutLocalFor(t, time.Second, func(f *fixture, local time.Duration) {
+		s, wire := f.open(localFor(local))
 		release(f, f.take(s, "k", 1))
-		wire.Refuse()
-		before := wire.Sent("enter")
-		redistest.WantErr(f, redistest.ErrorOf(s.TryAcquire(f.Context(), "k")), leasehold.ErrUnavailable, harness.ErrRefused)
-		redistest.Expect(f, wire.Sent("enter")-before, 0, "%d enters were let through")
+		f.goAway(s, wire)
+		for i := range 5 {
+			for name, call := range map[string]func() error{
+				"TryAcquire": func() error { _, err := s.TryAcquire(f.Context(), "k"); return err },
+				"Inspect":    func() error { _, err := s.Inspect(f.Context(), "k"); return err },
+			} {
+				began := time.Now()
+				redistest.WantErr(f, call(), leasehold.ErrUnavailable, harness.ErrRefused)
+				redistest.AtMost(f, time.Since(began), away, "%s no. %d took %v", name, i)
+			}
+		}
+		ctx, cancel := context.WithTimeout(f.Context(), time.Millisecond)
+		defer cancel()
+		time.Sleep(time.Second)
+		redistest.WantErr(f, redistest.ErrorOf(s.TryAcquire(ctx, "k")), context.DeadlineExceeded)
+		wire.Heal()
+		time.Sleep(time.Second)
+		release(f, f.take(s, "k", 1))
 	})
 }
 
 // Release does not hold up finished work while Redis is away. The permit is given back when
 // Redis is back. With LocalFor that is so also where the process queues again for its callers.
 func TestReleaseWhileRedisIsAway(t *testing.T) {
-	for mode, local := range map[string]time.Duration{"": 0, "in turns": time.Millisecond} {
-		t.Run(mode, func(t *testing.T) {
-			bubble(t, func(f *fixture) {
-				s, wire := f.open(limit(10), localFor(local))
-				var leases []*semaphore.Lease
-				for range 10 {
-					leases = append(leases, f.take(s, "k", 1))
-				}
-				f.goAway(s, wire)
-				ctx, cancel := context.WithCancel(f.Context())
-				var waiters []*waiting
-				for range 10 {
-					waiters = append(waiters, harness.Start(f.T, func() (*semaphore.Lease, error) { return s.Acquire(ctx, "k") }))
-				}
-				time.Sleep(10 * time.Millisecond) // LocalFor is over
-				for i, l := range leases {
-					began := time.Now()
-					redistest.WantErr(f, l.Release(), leasehold.ErrUnavailable, harness.ErrRefused)
-					redistest.AtMost(f, time.Since(began), away, "release %d took %v", i)
-				}
-				f.WantHeld("k", 10)
-				cancel()
-				for _, w := range waiters {
-					redistest.WantErr(f, w.Failed(), context.Canceled)
-				}
-				wire.Heal()
-				time.Sleep(2 * time.Second)
-				synctest.Wait()
-				f.WantHeld("k", 0)
-			})
-		})
-	}
+	withAndWithoutLocalFor(t, time.Millisecond, func(f *fixture, local time.Duration) {
+		s, wire := f.open(limit(10), localFor(local))
+		var leases []*semaphore.Lease
+		for range 10 {
+			leases = append(leases, f.take(s, "k", 1))
+		}
+		f.goAway(s, wire)
+		ctx, cancel := context.WithCancel(f.Context())
+		var waiters []*waiting
+		for range 10 {
+			waiters = append(waiters, harness.Start(f.T, func() (*semaphore.Lease, error) { return s.Acquire(ctx, "k") }))
+		}
+		time.Sleep(10 * time.Millisecond) // LocalFor is over
+		for i, l := range leases {
+			began := time.Now()
+			redistest.WantErr(f, l.Release(), leasehold.ErrUnavailable, harness.ErrRefused)
+			redistest.AtMost(f, time.Since(began), away, "release %d took %v", i)
+		}
+		f.WantHeld("k", 10)
+		cancel()
+		for _, w := range waiters {
+			redistest.WantErr(f, w.Failed(), context.Canceled)
+		}
+		wire.Heal()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		f.WantHeld("k", 0)
+	})
 }
 
 // A waiter keeps its turn through a short outage: it never asks whether Redis is away. Nor does a renewal.
 func TestWaitsOutlastAnOutage(t *testing.T) {
-	for mode, local := range map[string]time.Duration{"": 0, "in turns": time.Second} {
-		t.Run(mode, func(t *testing.T) {
-			bubble(t, func(f *fixture) {
-				s, wire := f.open(localFor(local), ttl(12*time.Second))
-				other, _ := f.open()
-				held, kept := f.take(other, "k", 1), f.take(s, "kept", 1)
-				queued := f.wait(f.Context(), s, "k", 1)
-				wire.Refuse()
-				redistest.WantErr(f, redistest.ErrorOf(s.TryAcquire(f.Context(), "l")), leasehold.ErrUnavailable)
-				begins := harness.Start(f.T, func() (*semaphore.Lease, error) { return s.Acquire(f.Context(), "l") })
-				time.Sleep(2 * time.Second)
-				wire.Heal()
-				release(f, begins.Got())
-				time.Sleep(5 * time.Second)
-				wire.Refuse()
-				time.Sleep(4 * time.Second)
-				wire.Heal()
-				release(f, held)
-				release(f, queued.Got())
-				time.Sleep(10 * time.Second)
-				release(f, kept)
-			})
-		})
-	}
+	withAndWithoutLocalFor(t, time.Second, func(f *fixture, local time.Duration) {
+		s, wire := f.open(localFor(local), ttl(12*time.Second))
+		other, _ := f.open()
+		held, kept := f.take(other, "k", 1), f.take(s, "kept", 1)
+		queued := f.wait(f.Context(), s, "k", 1)
+		wire.Refuse()
+		redistest.WantErr(f, redistest.ErrorOf(s.TryAcquire(f.Context(), "l")), leasehold.ErrUnavailable)
+		begins := harness.Start(f.T, func() (*semaphore.Lease, error) { return s.Acquire(f.Context(), "l") })
+		time.Sleep(2 * time.Second)
+		wire.Heal()
+		release(f, begins.Got())
+		time.Sleep(5 * time.Second)
+		wire.Refuse()
+		time.Sleep(4 * time.Second)
+		wire.Heal()
+		release(f, held)
+		release(f, queued.Got())
+		time.Sleep(10 * time.Second)
+		release(f, kept)
+	})
 }
 
 // A wait whose request Redis does not answer does not end as busy, whatever Redis answered
 // before: to earlier requests, or to this one before it fell silent. With and without LocalFor.
 func TestSilentRedisIsNoBusyTenant(t *testing.T) {
-	type scene struct {
-		f        *fixture
-		s, other *semaphore.Semaphore
-		wire     *harness.Wire
-	}
-	acquire := func(c scene, ctx context.Context, n int) []error {
-		var calls []*waiting
-		for range n {
-			calls = append(calls, harness.Start(c.f.T, func() (*semaphore.Lease, error) { return c.s.Acquire(ctx, "k") }))
-		}
-		var errs []error
-		for _, call := range calls {
-			<-call.Done
-			errs = append(errs, call.Err)
-		}
-		return errs
-	}
-	const long = 6 * time.Second // but shorter than the time for which waiters put up with it
+	const short, long = 300 * time.Millisecond, 6 * time.Second // for less than which waiters put up with it
+	later := func(fn func()) { time.AfterFunc(100*time.Millisecond, fn) }
 	scenes := map[string]struct {
-		wait time.Duration
-		run  func(c scene, ctx context.Context) []error
+		wait    time.Duration
+		callers int
+		falls   func(f *fixture, s, other *semaphore.Semaphore, wire *harness.Wire)
 	}{
-		"the first enter": {300 * time.Millisecond, func(c scene, ctx context.Context) []error {
-			release(c.f, c.f.take(c.s, "other", 1)) // the server's clock is known
-			c.wire.Stall()
-			return acquire(c, ctx, 1)
+		"the first enter": {short, 1, func(f *fixture, s, _ *semaphore.Semaphore, wire *harness.Wire) {
+			release(f, f.take(s, "other", 1)) // the server's clock is known
+			wire.Stall()
 		}},
-		"an enter after an earlier request was answered": {300 * time.Millisecond, func(c scene, ctx context.Context) []error {
-			release(c.f, c.f.take(c.s, "k", 1))
-			held := c.f.take(c.other, "k", 1)
-			_, err := c.s.TryAcquire(c.f.Context(), "k")
-			redistest.WantErr(c.f, err, leasehold.ErrBusy)
-			waiting := harness.StartQueued(c.f.Fixture, "k", func() (*semaphore.Lease, error) { return c.s.Acquire(c.f.Context(), "k") })
-			release(c.f, held)
-			release(c.f, waiting.Got())
+		"an enter after an earlier request was answered": {short, 2, func(f *fixture, s, other *semaphore.Semaphore, wire *harness.Wire) {
+			release(f, f.take(s, "k", 1))
+			held := f.take(other, "k", 1)
+			redistest.WantErr(f, redistest.ErrorOf(s.TryAcquire(f.Context(), "k")), leasehold.ErrBusy)
+			waiting := f.wait(f.Context(), s, "k", 1)
+			release(f, held)
+			release(f, waiting.Got())
 			time.Sleep(time.Millisecond)
-			c.wire.Stall()
-			return acquire(c, ctx, 2)
+			wire.Stall()
 		}},
-		"queued": {long, func(c scene, ctx context.Context) []error {
-			c.f.take(c.other, "k", 1)
-			time.AfterFunc(100*time.Millisecond, func() { c.wire.Stall() })
-			return acquire(c, ctx, 2)
+		"queued": {long, 2, func(f *fixture, _, other *semaphore.Semaphore, wire *harness.Wire) {
+			f.take(other, "k", 1)
+			later(func() { wire.Stall() })
 		}},
-		"queued, and connections fail": {long, func(c scene, ctx context.Context) []error {
-			c.f.take(c.other, "k", 1)
-			time.AfterFunc(100*time.Millisecond, func() { c.wire.Cut() })
-			return acquire(c, ctx, 2)
+		"queued, and connections fail": {long, 2, func(f *fixture, _, other *semaphore.Semaphore, wire *harness.Wire) {
+			f.take(other, "k", 1)
+			later(wire.Cut)
 		}},
-		"queued, and queues again": {long, func(c scene, ctx context.Context) []error {
-			c.f.take(c.other, "k", 1)
-			time.AfterFunc(100*time.Millisecond, func() {
-				c.wire.Stall("enter")
-				c.f.Server.FlushAll()
-			})
-			return acquire(c, ctx, 2)
+		"queued, and queues again": {long, 2, func(f *fixture, _, other *semaphore.Semaphore, wire *harness.Wire) {
+			f.take(other, "k", 1)
+			later(func() { wire.Stall("enter"); f.Server.FlushAll() })
 		}},
 	}
 	for name, sc := range scenes {
-		for mode, local := range map[string]time.Duration{"": 0, ", in turns": 50 * time.Millisecond} {
-			for end, byCtx := range map[string]bool{"MaxWait": false, "ctx": true} {
-				t.Run(name+mode+", "+end, func(t *testing.T) {
-					bubble(t, func(f *fixture) {
-						ctx, cancel := f.Context(), context.CancelFunc(func() {})
-						mod := []func(*semaphore.Config){localFor(local)}
-						if byCtx {
-							ctx, cancel = context.WithTimeout(ctx, sc.wait)
-						} else {
-							mod = append(mod, maxWait(sc.wait))
-						}
-						defer cancel()
-						c := scene{f: f}
-						c.s, c.wire = f.open(mod...)
-						c.other, _ = f.open()
-						errs := sc.run(c, ctx)
-						for _, err := range errs {
-							redistest.WantErr(f, err, leasehold.ErrUnavailable, redistest.Not(leasehold.ErrBusy))
-						}
-						c.wire.Heal()
-						synctest.Wait()
-					})
+		for _, end := range []string{"MaxWait", "ctx"} {
+			t.Run(name+", "+end, func(t *testing.T) {
+				withAndWithoutLocalFor(t, 50*time.Millisecond, func(f *fixture, local time.Duration) {
+					ctx, cancel := context.WithTimeout(f.Context(), sc.wait)
+					defer cancel()
+					mod := localFor(local)
+					if end == "MaxWait" {
+						ctx, mod = f.Context(), func(c *semaphore.Config) { c.LocalFor, c.MaxWait = local, sc.wait }
+					}
+					s, wire := f.open(mod)
+					other, _ := f.open()
+					sc.falls(f, s, other, wire)
+					var calls []*waiting
+					for range sc.callers {
+						calls = append(calls, harness.Start(f.T, func() (*semaphore.Lease, error) { return s.Acquire(ctx, "k") }))
+					}
+					for _, call := range calls {
+						redistest.WantErr(f, call.Failed(), leasehold.ErrUnavailable, redistest.Not(leasehold.ErrBusy))
+					}
+					wire.Heal()
+					synctest.Wait()
 				})
-			}
+			})
 		}
 	}
 }

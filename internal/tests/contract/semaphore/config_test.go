@@ -3,12 +3,14 @@ package semaphore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
@@ -45,16 +47,21 @@ func TestNewNamesEveryBadField(t *testing.T) {
 			semaphore.Config{Name: "n", Limit: 1, TTL: time.Second, KeepFor: 501 * time.Millisecond},
 			[]string{"KeepFor is 501ms; want 1ms to 500ms (half of TTL"},
 		},
+		// These are bounds.
+		{semaphore.Config{Name: "n", Limit: 1}, nil},
+		{semaphore.Config{Name: "n", Limit: 1, TTL: time.Second, KeepFor: 500 * time.Millisecond}, nil},
+		{semaphore.Config{Name: strings.Repeat("{", 512), Limit: 100_000, TTL: 100 * time.Millisecond, MaxHold: 1, MaxWaiters: 1}, nil},
+		{semaphore.Config{Name: "\x00:}", Limit: 1, Prefix: strings.Repeat("a:", 256), HashKeys: true}, nil},
 	} {
 		s, err := semaphore.New(nowhere(t), c.cfg)
+		if c.want == nil {
+			redistest.Expect(t, err, nil, "%+v: %v", c.cfg)
+			continue
+		}
 		redistest.Check(t, s == nil, "%+v is accepted", c.cfg)
 		redistest.WantText(t, err, append(c.want, "leasehold: semaphore: ")...)
 		for _, good := range []string{"Name", "Limit", "TTL", "MaxHold", "MaxWaiters", "Prefix"} {
-			named := false
-			for _, w := range c.want {
-				named = named || w == good
-			}
-			redistest.Check(t, named || !strings.Contains(err.Error(), good+" "), "%q names %s, which is good", err, good)
+			redistest.Check(t, slices.Contains(c.want, good) || !strings.Contains(err.Error(), good+" "), "%q names %s, which is good", err, good)
 		}
 	}
 	redistest.WantText(t, redistest.ErrorOf(semaphore.New(nil, semaphore.Config{})), "rdb", "Name", "Limit")
@@ -63,18 +70,8 @@ func TestNewNamesEveryBadField(t *testing.T) {
 	redistest.WantText(t, redistest.ErrorOf(semaphore.New(ring, semaphore.Config{Name: "n", Limit: 1})), "rdb", "Ring")
 }
 
-func TestNewTakesEveryBound(t *testing.T) {
-	for _, cfg := range []semaphore.Config{
-		{Name: "n", Limit: 1},
-		{Name: "n", Limit: 1, TTL: time.Second, KeepFor: 500 * time.Millisecond},
-		{Name: strings.Repeat("{", 512), Limit: 100_000, TTL: 100 * time.Millisecond, MaxHold: 1, MaxWaiters: 1},
-		{Name: "\x00:}", Limit: 1, Prefix: strings.Repeat("a:", 256), HashKeys: true},
-	} {
-		redistest.Expect(t, redistest.ErrorOf(semaphore.New(nowhere(t), cfg)), nil, "%+v: %v", cfg)
-	}
-}
-
-// What cannot be asked for is refused by name, value and bound, before anything is sent.
+// What cannot be asked for is refused by name, value and bound, before anything is sent. Nor does a ctx that has ended
+// send anything, and an Extend that did not extend does not say that it did.
 func TestBadCallsSendNothing(t *testing.T) {
 	some(t, func(f *fixture) {
 		s, wire := f.open(limit(5000))
@@ -90,11 +87,18 @@ func TestBadCallsSendNothing(t *testing.T) {
 			}
 			redistest.WantText(f, s.Do(ctx, key, nil), "key", want, "1 to 512")
 		}
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		redistest.WantErr(f, redistest.ErrorOf(s.Acquire(ended, "k")), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
+		redistest.WantErr(f, redistest.ErrorOf(s.TryAcquire(ended, "k")), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
 		redistest.Require(f, wire.Sent(), 0, "%d commands were sent")
 		l := f.take(s, strings.Repeat("x", 512), 1000)
 		sent := wire.Sent()
 		for _, d := range []time.Duration{0, -time.Second, 99 * time.Millisecond} {
 			redistest.WantText(f, l.Extend(ctx, d), "ttl is "+fmt.Sprint(d), "100ms")
+		}
+		for range 2000 { // of two things that are ready, a select takes any
+			redistest.WantErr(f, l.Extend(ended, time.Hour), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
 		}
 		redistest.Require(f, wire.Sent()-sent, 0, "%d commands were sent")
 		release(f, l)

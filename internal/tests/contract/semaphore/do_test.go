@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/semaphore"
 )
 
 var errWork = errors.New("work failed")
@@ -83,49 +84,34 @@ func TestDoReleasesOnPanicAndGoexit(t *testing.T) {
 	})
 }
 
-// A caller that holds permits may take more of them, but not more than the limit in force.
+// A caller that holds permits may take more of them, but not more than the limit in force. Of a family with a total it
+// may take those of other keys, but not more than the total in force.
 func TestPermitsTakenTwice(t *testing.T) {
 	some(t, func(f *fixture) {
-		for _, turns := range []time.Duration{0, 20 * time.Millisecond} {
-			s, _ := f.open(limit(3), localFor(turns))
+		for name, mod := range map[string]func(*semaphore.Config){"limit": localFor(0), "limit, in turns": localFor(20 * time.Millisecond), "total": total(3)} {
+			s, _ := f.open(limit(3), mod)
+			keys, set := []string{"k", "k"}, func(n int) error { return s.SetLimit(f.Context(), "k", n) }
+			if name == "total" {
+				keys, set = []string{"k", "other", "third"}, func(n int) error { return s.SetTotal(f.Context(), n) }
+			}
 			ctx, cancel := context.WithTimeout(f.Context(), 20*time.Second)
 			defer cancel()
-			never := func(context.Context) error { f.Error("it ran"); return nil }
-			err := s.DoN(ctx, "k", 2, func(one context.Context) error {
-				return s.Do(one, "k", func(two context.Context) error {
-					redistest.WantErr(f, s.Do(two, "k", never), leasehold.ErrInvalid, redistest.Says("that lease holds 3, and the limit is 3"))
-					redistest.NoError(f, s.SetLimit(f.Context(), "k", 4))
-					ran := false
-					if err := s.Do(two, "k", func(context.Context) error { ran = true; return nil }); err != nil || !ran {
-						f.Errorf("with a limit of 4: %v", err)
+			err := s.DoN(ctx, keys[0], 2, func(two context.Context) error {
+				return s.Do(two, keys[1], func(three context.Context) error {
+					never := func(context.Context) error { f.Errorf("%s: it ran", name); return nil }
+					for _, key := range keys {
+						err := s.Do(three, key, never)
+						redistest.WantErr(f, err, leasehold.ErrInvalid, redistest.Says("that lease holds 3, and the "+name[:5]+" is 3"))
 					}
-					redistest.NoError(f, s.SetLimit(f.Context(), "k", 0))
-					return nil
+					redistest.NoError(f, set(4))
+					ran := false
+					err := s.Do(three, keys[len(keys)-1], func(context.Context) error { ran = true; return nil })
+					redistest.Check(f, ran && err == nil, "with a %s of 4: %v", name, err)
+					return set(0)
 				})
 			})
 			redistest.NoError(f, err)
 			f.WantHeld("k", 0)
 		}
-	})
-}
-
-// A caller that holds permits of a family may take those of other keys, but not more than the total in force.
-func TestPermitsOfATotalTakenTwice(t *testing.T) {
-	some(t, func(f *fixture) {
-		s, _ := f.open(limit(3), total(3))
-		ctx, cancel := context.WithTimeout(f.Context(), 20*time.Second)
-		defer cancel()
-		nothing := func(context.Context) error { return nil }
-		redistest.NoError(f, s.DoN(ctx, "a", 2, func(two context.Context) error {
-			return s.Do(two, "b", func(three context.Context) error {
-				for _, key := range []string{"a", "b", "c"} {
-					redistest.WantErr(f, s.Do(three, key, nothing), leasehold.ErrInvalid, redistest.Says("that lease holds 3, and the total is 3"))
-				}
-				redistest.NoError(f, s.SetTotal(f.Context(), 4))
-				redistest.NoError(f, s.Do(three, "c", nothing))
-				redistest.NoError(f, s.SetTotal(f.Context(), 0))
-				return nil
-			})
-		}))
 	})
 }

@@ -113,6 +113,11 @@ func (f *fixture) wait(ctx context.Context, s *semaphore.Semaphore, key string, 
 	return harness.StartQueued(f.Fixture, key, func() (*semaphore.Lease, error) { return s.AcquireN(ctx, key, n) })
 }
 
+// start starts an AcquireN of n permits.
+func (f *fixture) start(s *semaphore.Semaphore, key string, n int) *waiting {
+	return harness.Start(f.T, func() (*semaphore.Lease, error) { return s.AcquireN(f.Context(), key, n) })
+}
+
 func release(t testing.TB, l *semaphore.Lease) {
 	t.Helper()
 	redistest.Require(t, l.Release(), nil, "release: %v")

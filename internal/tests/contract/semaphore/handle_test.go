@@ -131,8 +131,8 @@ func (f *fixture) inspect(s *semaphore.Semaphore, key string) semaphore.State {
 	return redistest.Must(s.Inspect(f.Context(), key))(f)
 }
 
-// Inspect lists the holders, oldest first, and the waiters in their order, each with
-// the ID and the label that its process knows it by.
+// Inspect lists the holders, oldest first, and the waiters in their order, each with the ID and the label that its
+// process knows it by. The label is by default the end of host and process number.
 func TestInspectListsHoldersAndWaiters(t *testing.T) {
 	each(t, func(f *fixture) {
 		a, _ := f.open(limit(3), label("a.b~c {d}"))
@@ -171,22 +171,15 @@ func TestInspectListsHoldersAndWaiters(t *testing.T) {
 		redistest.WantErr(f, two.Failed(), context.Canceled)
 		release(f, first)
 		release(f, second)
-	})
-}
-
-// The label is by default the end of host and process number.
-func TestLabelIsHostAndProcessByDefault(t *testing.T) {
-	some(t, func(f *fixture) {
-		s, _ := f.open()
-		l := f.take(s, "k", 1)
 		host, err := os.Hostname()
 		if err != nil {
 			f.Skip(err)
 		}
+		c, _ := f.open()
+		l := f.take(c, "labelled", 1)
 		whole := fmt.Sprintf("%s:%d", host, os.Getpid())
-		got := f.inspect(s, "k").Holders[0].Label
-		redistest.CheckNow(f, got != "" && len(got) <= 20 && strings.HasSuffix(whole, got) && len(got) >= min(20, len(whole)),
-			"the label is %q of %q", got, whole)
+		got := f.inspect(c, "labelled").Holders[0].Label
+		redistest.CheckNow(f, len(got) == min(20, len(whole)) && strings.HasSuffix(whole, got), "the label is %q of %q", got, whole)
 		release(f, l)
 	})
 }

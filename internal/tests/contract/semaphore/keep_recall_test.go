@@ -7,17 +7,11 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/luascripts"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
-
-// acquire starts an Acquire that waits for its turn.
-func (f *fixture) acquire(s *semaphore.Semaphore, key string) *waiting {
-	return harness.Start(f.T, func() (*semaphore.Lease, error) { return s.Acquire(f.Context(), key) })
-}
 
 // listens waits until somebody is subscribed.
 func (f *fixture) listens(n int) {
@@ -33,16 +27,14 @@ func TestKeptPermitsAreRecalled(t *testing.T) {
 		c, _ := f.keeper(limit(2))
 		for _, other := range []*semaphore.Semaphore{b, c} {
 			redistest.Eventually(f, "two permits to rest", func() bool { // after the mark, and the keeper's own pause
-				first, second := f.acquire(a, "k").Got(), f.acquire(a, "k").Got()
+				first, second := f.start(a, "k", 1).Got(), f.start(a, "k", 1).Got()
 				release(f, first)
 				release(f, second)
 				return len(f.Held("k")) == 2
 			})
-			first, second := f.acquire(other, "k").Got(), f.acquire(other, "k").Got()
+			first, second := f.start(other, "k", 1).Got(), f.start(other, "k", 1).Got()
 			redistest.WantErr(f, redistest.ErrorOf(a.TryAcquire(f.Context(), "k")), leasehold.ErrBusy)
-			if err := first.Extend(f.Context(), time.Minute); err != nil { // so that it is not kept
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, first.Extend(f.Context(), time.Minute)) // so that it is not kept
 			redistest.WantErr(f, second.Extend(f.Context(), time.Minute))
 			release(f, first)
 			release(f, second)
@@ -59,7 +51,7 @@ func TestRecallTakesNoTime(t *testing.T) {
 		f.keep(a, "k", 2)
 		synctest.Wait()
 		began := time.Now()
-		release(f, f.acquire(b, "k").Got())
+		release(f, f.start(b, "k", 1).Got())
 		redistest.AtMost(f, time.Since(began), time.Millisecond, "the recall took %v")
 	})
 }
@@ -102,26 +94,6 @@ func TestTryAcquireAwaitsKeptPermits(t *testing.T) {
 		}
 		synctest.Wait()
 		f.WantHeld("k", 0) // they were recalled
-	})
-}
-
-// The second of two tries waits, too, although the first one has sent the recall: its permits are on their way.
-func TestSecondTryWaitsForTheSameRecall(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		a, w := f.keeper(limit(2))
-		b, _ := f.open(limit(2))
-		f.keep(a, "k", 2)
-		synctest.Wait()
-		w.Stall(call.ScriptName(luascripts.PermitsLeave())) // the permits are on their way for a while
-		var tries []*waiting
-		for range 2 {
-			tries = append(tries, harness.Start(f.T, func() (*semaphore.Lease, error) { return b.TryAcquire(f.Context(), "k") }))
-			time.Sleep(5 * time.Millisecond)
-		}
-		w.Unstall()
-		for _, try := range tries {
-			release(f, try.Got())
-		}
 	})
 }
 
@@ -169,7 +141,7 @@ func TestContendedPermitIsNotKept(t *testing.T) {
 func TestLostRecall(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		for name, ask := range map[string]func(b *semaphore.Semaphore) *waiting{
-			"Acquire": func(b *semaphore.Semaphore) *waiting { return f.acquire(b, "Acquire") },
+			"Acquire": func(b *semaphore.Semaphore) *waiting { return f.start(b, "Acquire", 1) },
 			"TryAcquire": func(b *semaphore.Semaphore) *waiting {
 				_, err := b.TryAcquire(f.Context(), "TryAcquire")
 				redistest.WantErr(f, err, leasehold.ErrBusy)
@@ -185,9 +157,7 @@ func TestLostRecall(t *testing.T) {
 		} {
 			a, w := f.keeper(keepFor(2 * time.Second))
 			b, _ := f.open()
-			if _, err := a.Inspect(f.Context(), name); err != nil { // so that it has a connection
-				f.Fatal(err)
-			}
+			f.inspect(a, name)       // so that it has a connection
 			letDial := w.HoldDials() // it never has a subscription
 			id := f.keep(a, name, 1)[0]
 			synctest.Wait()
@@ -224,7 +194,7 @@ func TestNothingIsKeptWhileRedisIsSilent(t *testing.T) {
 // Leases of another weight of the same process are given back for a request that needs their permits.
 func TestOwnPermitsOfAnotherWeightAreRecalled(t *testing.T) {
 	rounds := func(f *fixture, n int) {
-		s, _ := f.keeper(limit(4))
+		s, _ := f.keeper(limit(4), ttl(20*time.Second), keepFor(10*time.Second))
 		for round := range n {
 			if round > 0 {
 				time.Sleep(200 * time.Millisecond) // the mark, and the pause
@@ -236,7 +206,7 @@ func TestOwnPermitsOfAnotherWeightAreRecalled(t *testing.T) {
 			if f.RDB.ZCard(f.Context(), f.Part("k", "alive")).Val() > waited.Val() {
 				f.Error("the try found no room before the process had given back its other leases")
 			}
-			l := harness.Start(f.T, func() (*semaphore.Lease, error) { return s.AcquireN(f.Context(), "k", 2) }).Got()
+			l := f.start(s, "k", 2).Got()
 			f.WantHeld("k", 2)
 			redistest.WantErr(f, l.Extend(f.Context(), time.Minute))
 			release(f, l)
@@ -264,10 +234,8 @@ func TestLoweredLimitRecallsKeptPermits(t *testing.T) {
 // Revoke takes a lease that rests for good, and nobody is told of a loss.
 func TestKeptPermitIsRevoked(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		var events []leasehold.Event
-		a, _ := f.keeper(limit(2), keepFor(2*time.Second), func(c *semaphore.Config) {
-			c.Observer = observerFunc(func(e leasehold.Event) { events = append(events, e) })
-		})
+		var events harness.Told
+		a, _ := f.keeper(limit(2), keepFor(2*time.Second), func(c *semaphore.Config) { c.Observer = &events })
 		b, _ := f.open(limit(2))
 		ids := f.keep(a, "k", 2)
 		time.Sleep(200 * time.Millisecond)
@@ -276,7 +244,7 @@ func TestKeptPermitIsRevoked(t *testing.T) {
 		l := f.take(a, "k", 1)
 		redistest.Check(f, l.ID() == ids[0], "the next turn has lease %s; want %s", l.ID(), ids[0])
 		release(f, l)
-		for _, e := range events {
+		for _, e := range events.Events() {
 			redistest.Check(f, e.Kind != leasehold.EventLeaseEnded && e.Outcome != leasehold.OutcomeRevoked, "told of %+v", e)
 		}
 	})
@@ -286,10 +254,8 @@ func TestKeptPermitIsRevoked(t *testing.T) {
 // told of the loss of a lease that rests.
 func TestKeptPermitsThatRedisForgets(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		var events []leasehold.Event
-		a, w := f.keeper(limit(4), keepFor(2*time.Second), func(c *semaphore.Config) {
-			c.Observer = observerFunc(func(e leasehold.Event) { events = append(events, e) })
-		})
+		var events harness.Told
+		a, w := f.keeper(limit(4), keepFor(2*time.Second), func(c *semaphore.Config) { c.Observer = &events })
 		ids := f.keep(a, "k", 4)
 		synctest.Wait()
 		f.Server.FlushAll()
@@ -301,10 +267,9 @@ func TestKeptPermitsThatRedisForgets(t *testing.T) {
 		}
 		redistest.Expect(f, w.Ran(luascripts.PermitsEnter())-enters, 1, "%d enters")
 		release(f, l)
-		for _, e := range events {
-			if e.Kind == leasehold.EventLeaseEnded || e.Outcome == leasehold.OutcomeLost && e.Kind != leasehold.EventRenewed {
-				f.Errorf("told of %+v", e)
-			}
+		for _, e := range events.Events() {
+			lost := e.Kind == leasehold.EventLeaseEnded || e.Outcome == leasehold.OutcomeLost && e.Kind != leasehold.EventRenewed
+			redistest.Check(f, !lost, "told of %+v", e)
 		}
 	})
 }
@@ -320,7 +285,7 @@ func TestKeepingPausesAfterUselessRecalls(t *testing.T) {
 			f.keep(a, "k", 1)
 			f.WantHeld("k", 1)
 			synctest.Wait()
-			release(f, f.acquire(b, "k").Got())
+			release(f, f.start(b, "k", 1).Got())
 			time.Sleep(pause - time.Millisecond)
 			f.keep(a, "k", 1)
 			f.WantHeld("k", 0)
@@ -331,7 +296,7 @@ func TestKeepingPausesAfterUselessRecalls(t *testing.T) {
 		f.keep(a, "k", 1)
 		f.keep(a, "k", 1)
 		synctest.Wait()
-		release(f, f.acquire(b, "k").Got())
+		release(f, f.start(b, "k", 1).Got())
 		time.Sleep(150 * time.Millisecond) // the mark is over, and keeping has paid
 		f.keep(a, "k", 1)
 		f.WantHeld("k", 1)

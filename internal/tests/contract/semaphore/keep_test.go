@@ -239,16 +239,8 @@ func TestCloseDuringAcquisitionsFromMemory(t *testing.T) {
 // Listings say which process keeps leases, and the Observer which grants came from memory.
 func TestKeptPermitsAreShown(t *testing.T) {
 	each(t, func(f *fixture) {
-		var mu sync.Mutex
-		var events []leasehold.Event
-		observe := observerFunc(func(e leasehold.Event) {
-			mu.Lock()
-			defer mu.Unlock()
-			if e.Kind != leasehold.EventRenewed {
-				events = append(events, e)
-			}
-		})
-		a, _ := f.keeper(limit(4), func(c *semaphore.Config) { c.Observer, c.Label = observe, "a" })
+		var events harness.Told
+		a, _ := f.keeper(limit(4), func(c *semaphore.Config) { c.Observer, c.Label = &events, "a" })
 		b, _ := f.open(limit(4), func(c *semaphore.Config) { c.Label = "b^" }) // whose label ends as the mark of a keeper
 		f.keep(a, "k", 1)
 		f.keep(a, "k", 1)
@@ -259,10 +251,8 @@ func TestKeptPermitsAreShown(t *testing.T) {
 		}
 		redistest.Check(f, len(seen.Holders) == 2, "%d holders; want 2", len(seen.Holders))
 		release(f, l)
-		mu.Lock()
-		defer mu.Unlock()
 		var told []string
-		for _, e := range events {
+		for _, e := range events.Events(leasehold.EventAcquired, leasehold.EventHoldEnded) {
 			told = append(told, fmt.Sprint(e.Kind, e.Outcome, e.Kept))
 		}
 		want := fmt.Sprint([]string{
@@ -272,7 +262,3 @@ func TestKeptPermitsAreShown(t *testing.T) {
 		redistest.Check(f, fmt.Sprint(told) == want, "told %v; want %v", told, want)
 	})
 }
-
-type observerFunc func(leasehold.Event)
-
-func (fn observerFunc) Observe(e leasehold.Event) { fn(e) }

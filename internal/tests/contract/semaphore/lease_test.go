@@ -114,20 +114,6 @@ func TestDeadlineLiesBeforeTheEndInRedis(t *testing.T) {
 	})
 }
 
-// An Extend that did not extend must not say that it did.
-func TestExtendWithACtxThatHasEnded(t *testing.T) {
-	some(t, func(f *fixture) {
-		s, _ := f.open()
-		l := f.take(s, "k", 1)
-		ctx, cancel := context.WithCancel(f.Context())
-		cancel()
-		for range 2000 {
-			redistest.WantErr(f, l.Extend(ctx, time.Hour), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
-		}
-		release(f, l)
-	})
-}
-
 // The longest duration is what people write for "no bound".
 func TestLongestMaxHoldAndExtend(t *testing.T) {
 	some(t, func(f *fixture) {
@@ -219,55 +205,29 @@ func TestCtxThatEndsTheGoroutineOfARelease(t *testing.T) {
 	})
 }
 
-// ownDoneCtx has a channel of its own, so package context waits for its end on a goroutine.
-type ownDoneCtx struct {
-	context.Context
-	done      chan struct{}
-	err, look func() error
-	asked     func() // by Done; may be nil
-}
-
-func (c ownDoneCtx) Value(key any) any { _ = c.look(); return c.Context.Value(key) }
-
-func (c ownDoneCtx) Done() <-chan struct{} {
-	if c.asked != nil {
-		c.asked()
-	}
-	return c.done
-}
-
-func (c ownDoneCtx) Err() error {
-	select {
-	case <-c.done:
-		return c.err()
-	default:
-		return nil
-	}
-}
-
 // A ctx whose methods panic, or that does not say why, as it ends ends the Context, and no process.
 func TestCtxThatBreaksAsItEnds(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		var ends atomic.Bool
-		fine := func() error { return nil }
-		panics := func() error {
-			if ends.Load() {
-				panic("ctx")
-			}
-			return nil
-		}
-		for name, c := range map[string]ownDoneCtx{
-			"Err panics":   {err: panics, look: fine},
-			"Err is nil":   {err: fine, look: fine},
-			"Value panics": {err: func() error { return context.Canceled }, look: panics},
+		for name, err := range map[string]func() error{
+			"Err panics":   func() error { panic("ctx") },
+			"Err is nil":   func() error { return nil },
+			"Value panics": func() error { return context.Canceled },
 		} {
 			for _, mod := range []func(*semaphore.Config){func(*semaphore.Config) {}, localFor(20 * time.Millisecond)} {
 				s, _ := f.open(mod)
-				c.Context, c.done = f.Context(), make(chan struct{})
-				held := redistest.Must(s.Acquire(c, "k"))(f)
+				ended := make(chan struct{})
+				held := redistest.Must(s.Acquire(harness.BrokenCtx{
+					Context: harness.EndedBadly{Context: f.Context(), Ended: ended, How: err},
+					Before: func(method string) {
+						if name == "Value panics" && method == "Value" && ends.Load() {
+							panic("ctx")
+						}
+					},
+				}, "k"))(f)
 				ctx := held.Context()
 				ends.Store(true)
-				close(c.done)
+				close(ended)
 				redistest.Get(f, name+": the end of the Context", ctx.Done())
 				release(f, held)
 				ends.Store(false)
@@ -278,11 +238,14 @@ func TestCtxThatBreaksAsItEnds(t *testing.T) {
 			var n atomic.Int32
 			func() {
 				defer func() { _ = recover() }()
-				held := redistest.Must(s.Acquire(ownDoneCtx{f.Context(), make(chan struct{}), fine, fine, func() {
-					if n.Add(1) > most {
-						panic("Done")
-					}
-				}}, "k"))(f)
+				held := redistest.Must(s.Acquire(harness.BrokenCtx{
+					Context: harness.EndedBadly{Context: f.Context(), Ended: make(chan struct{})},
+					Before: func(method string) {
+						if method == "Done" && n.Add(1) > most {
+							panic("Done")
+						}
+					},
+				}, "k"))(f)
 				defer held.Release()
 				_ = held.Context()
 			}()

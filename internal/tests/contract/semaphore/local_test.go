@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -29,7 +27,7 @@ func TestPermitsAreHandedRoundInAProcess(t *testing.T) {
 		first, second := f.take(s, "k", 2), f.take(s, "k", 2)
 		var waiters []*waiting
 		for range 4 {
-			waiters = append(waiters, harness.Start(f.T, func() (*semaphore.Lease, error) { return s.AcquireN(f.Context(), "k", 2) }))
+			waiters = append(waiters, f.start(s, "k", 2))
 			synctest.Wait()
 		}
 		redistest.Require(f, f.Queued("k"), 0, "%d are queued in Redis")
@@ -88,7 +86,7 @@ func TestARaisedLimitCountsDuringALongHold(t *testing.T) {
 		held := []*semaphore.Lease{f.take(s, "k", 1)}
 		var callers []*waiting
 		for range 3 {
-			callers = append(callers, harness.Start(f.T, func() (*semaphore.Lease, error) { return s.Acquire(f.Context(), "k") }))
+			callers = append(callers, f.start(s, "k", 1))
 			synctest.Wait()
 		}
 		time.Sleep(time.Minute)
@@ -109,13 +107,13 @@ func TestMaxWaitersIsNotForPermitsThatAreFree(t *testing.T) {
 		s, _ := f.open(limit(4), localFor(50*time.Millisecond), func(c *semaphore.Config) { c.MaxWaiters = 1 })
 		var callers []*waiting
 		for range 4 {
-			callers = append(callers, harness.Start(f.T, func() (*semaphore.Lease, error) { return s.Acquire(f.Context(), "k") }))
+			callers = append(callers, f.start(s, "k", 1))
 		}
 		var held []*semaphore.Lease
 		for _, w := range callers {
 			held = append(held, w.Got())
 		}
-		waiter := harness.Start(f.T, func() (*semaphore.Lease, error) { return s.Acquire(f.Context(), "k") })
+		waiter := f.start(s, "k", 1)
 		time.Sleep(5 * time.Millisecond)
 		redistest.WantErr(f, redistest.ErrorOf(s.Acquire(f.Context(), "k")), leasehold.ErrQueueFull)
 		for _, l := range held {
@@ -125,61 +123,26 @@ func TestMaxWaitersIsNotForPermitsThatAreFree(t *testing.T) {
 	})
 }
 
-// lateEnter holds back the reply to the next enter that a client sends, once it is armed.
-type lateEnter struct {
-	redistest.Hook
-	armed   atomic.Bool
-	deliver chan struct{}
-}
-
-func (l *lateEnter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if harness.CommandName(cmd) == "enter" && l.armed.Swap(false) {
-			<-l.deliver
-		}
-		return err
-	}
-}
-
-// uses counts the permits that an Observer was told to be held.
-type uses struct {
-	mu   sync.Mutex
-	held int
-}
-
-func (u *uses) Observe(e leasehold.Event) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	switch {
-	case e.Kind == leasehold.EventAcquired && e.Outcome == leasehold.OutcomeGranted:
-		u.held += e.Permits
-	case e.Kind == leasehold.EventHoldEnded:
-		u.held -= e.Permits
-	}
-}
-
 // The turn of a caller whose own reply is late comes by another lease of its process. That lease is lost before the
 // reply comes: the caller gets another turn, not the one that is over, and nothing is left of either.
 func TestATurnThatIsOverIsNotHandedOut(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		late, seen := &lateEnter{deliver: make(chan struct{})}, &uses{}
-		rdb, w := f.Connect(&harness.Wire{}), &harness.Wire{}
-		rdb.AddHook(late)
-		s := f.openOn(rdb, w, limit(2), localFor(time.Second), func(c *semaphore.Config) { c.Observer = seen })
+		var seen harness.Told
+		s, w := f.open(limit(2), localFor(time.Second), func(c *semaphore.Config) { c.Observer = &seen })
 		operator, _ := f.open(limit(2))
 		acquire := func() (*semaphore.Lease, error) { return s.Acquire(f.Context(), "k") }
 		release(f, f.take(s, "warm", 1)) // the server knows the script
-		late.armed.Store(true)
+		deliver := w.StallReplies("enter")
 		first := harness.Start(f.T, acquire)
 		synctest.Wait()
+		w.StallReplies("enter")() // those of later enters come
 		second := harness.Start(f.T, acquire)
 		time.Sleep(200 * time.Millisecond) // its process has subscribed by then
 		state, err := operator.Inspect(f.Context(), "k")
 		redistest.CheckNow(f, err == nil && len(state.Holders) == 2, "%v, %v", state, err)
 		redistest.WantErr(f, operator.Revoke(f.Context(), "k", state.Holders[1].ID, "a test"))
 		time.Sleep(time.Second) // the process has been told
-		close(late.deliver)
+		deliver()
 		for _, l := range []*semaphore.Lease{first.Got(), second.Got()} {
 			redistest.Expect(f, context.Cause(l.Context()), nil, "a lease that has ended was handed out: %v")
 			release(f, l)
@@ -188,7 +151,8 @@ func TestATurnThatIsOverIsNotHandedOut(t *testing.T) {
 		if state, err = operator.Inspect(f.Context(), "k"); err != nil || state.InUse+state.Waiting != 0 {
 			f.Errorf("%+v, %v; want that nobody holds or waits", state, err)
 		}
-		redistest.Expect(f, seen.held, 0, "by the events %d permits are held")
+		began, ended := seen.Count(leasehold.EventAcquired, leasehold.OutcomeGranted), seen.Count(leasehold.EventHoldEnded, "")
+		redistest.Check(f, began == ended, "by the events %d turns began, and %d ended", began, ended)
 	})
 }
 

@@ -76,6 +76,5 @@ func TestUnavailableCarriesACause(t *testing.T) {
 		redistest.Check(t, strings.Contains(err.Error(), "connection refused"), "%s: %v; want that the connection was refused", name, err)
 	}
 	redistest.NoError(t, s.Close(t.Context()))
-	redistest.WantErr(t, redistest.ErrorOf(semaphore.New(nil, semaphore.Config{Name: "n", Limit: 1})), leasehold.ErrInvalid)
 	redistest.WantErr(t, redistest.ErrorOf(semaphore.New((*redis.Client)(nil), semaphore.Config{Name: "n", Limit: 1})), leasehold.ErrInvalid)
 }

@@ -66,13 +66,12 @@ func TestRevokePassesAllPermitsOn(t *testing.T) {
 // A revoked waiter's Acquire returns the reason, and the request behind it is next.
 func TestRevokeOfAWaiter(t *testing.T) {
 	plainAndTotal(t, func(f *fixture, settings ...func(*semaphore.Config)) {
-		settings = append(settings, limit(2))
-		a, _ := f.open(settings...)
+		a, _ := f.open(append(settings, limit(2))...)
 		l := f.take(a, "k", 2)
-		first := harness.Start(f.T, func() (*semaphore.Lease, error) { return a.AcquireN(f.Context(), "k", 2) })
+		first := f.start(a, "k", 2)
 		redistest.Eventually(f, "a waiter", func() bool { return f.inspect(a, "k").Waiting == 1 })
 		id := f.inspect(a, "k").Waiters[0].ID
-		second := harness.Start(f.T, func() (*semaphore.Lease, error) { return a.AcquireN(f.Context(), "k", 1) })
+		second := f.start(a, "k", 1)
 		redistest.Eventually(f, "two waiters", func() bool { return f.inspect(a, "k").Waiting == 2 })
 		redistest.WantErr(f, a.Revoke(f.Context(), "k", id, "not needed"))
 		wantRevoked(f, first.Failed(), "not needed")

@@ -29,10 +29,6 @@ func (f *fixture) inLine(n int64) {
 	})
 }
 
-func (f *fixture) start(s *semaphore.Semaphore, key string, n int) *waiting {
-	return harness.Start(f.T, func() (*semaphore.Lease, error) { return s.AcquireN(f.Context(), key, n) })
-}
-
 // A request takes its permits of its key and of the total together, or none.
 func TestTotalBoundsAllKeysTogether(t *testing.T) {
 	each(t, func(f *fixture) {
