@@ -95,7 +95,7 @@ func TestInvalidateOutlastsAnOutage(t *testing.T) {
 func TestObserverIsToldOfCallsThatRedisAbsenceMadeFail(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		var told []time.Duration
-		observer := observerFunc(func(e leasehold.Event) {
+		observer := harness.ObserverFunc(func(e leasehold.Event) {
 			if e.Kind == leasehold.EventLookup && e.Outcome == leasehold.OutcomeUnavailable {
 				told = append(told, e.Duration)
 			}

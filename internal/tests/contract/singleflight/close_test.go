@@ -145,6 +145,7 @@ func TestCloseWaitsForANearRead(t *testing.T) {
 		began := time.Now()
 		redistest.NoError(f, g.Close(f.Context()))
 		redistest.Check(f, time.Since(began) >= clientPatience/4, "the second Close took %v", time.Since(began))
+		redistest.Expect(f, f.readers("k"), 0, "%d registrations after Close")
 	})
 }
 

@@ -65,8 +65,24 @@ func TestNewNamesEveryBadField(t *testing.T) {
 		{cfg{Name: "n", TTL: 1, EarlyRefresh: math.Inf(1), Jitter: math.Inf(1)}, []string{"TTL", "EarlyRefresh", "+Inf", "Jitter", "+Inf"}},
 		{cfg{Name: "n", TTL: time.Second, Prefix: "a}b"}, []string{"Prefix", "}"}},
 		{cfg{Name: "n", TTL: time.Second, Prefix: "a\nb"}, []string{"Prefix", `\n`}},
+		// These are bounds.
+		{cfg{Name: "n", TTL: time.Millisecond}, nil},
+		{cfg{
+			Name: strings.Repeat("{", 512), TTL: tenYears, StaleFor: tenYears, StaleIfError: tenYears, ErrorTTL: tenYears,
+			NotFoundTTL: tenYears, EarlyRefresh: 100, Jitter: 0.5, LeaseTTL: tenYears, LoadTimeout: tenYears, SoftTimeout: tenYears,
+			MaxValueBytes: 256 << 20, MaxLoads: 100_000, OnUnavailable: singleflight.LoadLocally, NearFor: time.Minute, NearBytes: math.MaxInt,
+		}, nil},
+		{cfg{
+			Name: "\x00:}", TTL: 1e6, StaleFor: 1, StaleIfError: 1, ErrorTTL: 1, NotFoundTTL: 1, EarlyRefresh: 1e-9,
+			Jitter: math.Inf(-1), LeaseTTL: 100 * time.Millisecond, LoadTimeout: 1, SoftTimeout: 1, MaxValueBytes: 1, MaxLoads: 1, NearFor: 20 * time.Millisecond, NearBytes: 64 << 10,
+			Prefix: strings.Repeat("a:", 256), HashKeys: true, Schema: math.MaxUint32, Logger: slog.New(slog.DiscardHandler),
+		}, nil},
 	} {
 		g, err := singleflight.New(nowhere(t), c.cfg)
+		if c.want == nil {
+			redistest.Expect(t, err, nil, "%+v: %v", c.cfg)
+			continue
+		}
 		redistest.Check(t, g == nil, "%+v is accepted", c.cfg)
 		redistest.WantText(t, err, append(c.want, "leasehold: singleflight: ")...)
 		_, text, _ := strings.Cut(err.Error(), "bad configuration: ")
@@ -108,36 +124,12 @@ func TestNewNamesABadClient(t *testing.T) {
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
 	defer cluster.Close()
 	redistest.Expect(t, redistest.ErrorOf(singleflight.New(cluster, good)), nil, "a Cluster client that reads from primaries: %v")
-}
-
-// Client-side caching may return a value from before an invalidation, so NearFor could not promise anything on it.
-func TestNewRefusesNearForBesideClientSideCaching(t *testing.T) {
-	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Protocol: 3, ClientSideCacheConfig: &redis.ClientSideCacheConfig{}})
-	defer rdb.Close()
-	cfg := singleflight.Config[int]{Name: "n", TTL: time.Second, NearFor: time.Second}
-	redistest.WantText(t, redistest.ErrorOf(singleflight.New(rdb, cfg)), "NearFor", "is 1s", "client-side caching")
-	cfg.NearFor = 0
-	redistest.Expect(t, redistest.ErrorOf(singleflight.New(rdb, cfg)), nil, "without NearFor: %v")
-}
-
-func TestNewTakesEveryBound(t *testing.T) {
-	t.Parallel()
-	for _, cfg := range []singleflight.Config[int]{
-		{Name: "n", TTL: time.Millisecond},
-		{
-			Name: strings.Repeat("{", 512), TTL: tenYears, StaleFor: tenYears, StaleIfError: tenYears, ErrorTTL: tenYears,
-			NotFoundTTL: tenYears, EarlyRefresh: 100, Jitter: 0.5, LeaseTTL: tenYears, LoadTimeout: tenYears, SoftTimeout: tenYears,
-			MaxValueBytes: 256 << 20, MaxLoads: 100_000, OnUnavailable: singleflight.LoadLocally, NearFor: time.Minute, NearBytes: math.MaxInt,
-		},
-		{
-			Name: "\x00:}", TTL: 1e6, StaleFor: 1, StaleIfError: 1, ErrorTTL: 1, NotFoundTTL: 1, EarlyRefresh: 1e-9,
-			Jitter: math.Inf(-1), LeaseTTL: 100 * time.Millisecond, LoadTimeout: 1, SoftTimeout: 1, MaxValueBytes: 1, MaxLoads: 1, NearFor: 20 * time.Millisecond, NearBytes: 64 << 10,
-			Prefix: strings.Repeat("a:", 256), HashKeys: true, Schema: math.MaxUint32, Logger: slog.New(slog.DiscardHandler),
-		},
-	} {
-		redistest.Expect(t, redistest.ErrorOf(singleflight.New(nowhere(t), cfg)), nil, "%+v: %v", cfg)
-	}
+	// Client-side caching may return a value from before an invalidation, so NearFor could not promise anything on it.
+	caching := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Protocol: 3, ClientSideCacheConfig: &redis.ClientSideCacheConfig{}})
+	defer caching.Close()
+	redistest.Expect(t, redistest.ErrorOf(singleflight.New(caching, good)), nil, "client-side caching without NearFor: %v")
+	good.NearFor = time.Second
+	redistest.WantText(t, redistest.ErrorOf(singleflight.New(caching, good)), "NearFor", "is 1s", "client-side caching")
 }
 
 // What cannot be asked for is refused by name, value and bound, before anything is sent. Nor does a ctx that has ended

@@ -76,47 +76,36 @@ func TestSourceAndAge(t *testing.T) {
 func TestEachCallerGetsItsOwnValue(t *testing.T) {
 	some(t, func(f *fixture) {
 		type value = map[string][]int
-		fresh := func() value { return value{"a": {1, 2, 3}} }
-		g, _ := openOf[value](f)
-		other, _ := openOf[value](f)
-		began, end := make(chan struct{}), make(chan struct{})
-		load := func(context.Context) (value, error) {
-			close(began)
-			<-end
-			return fresh(), nil
-		}
-		all := []*pending[value]{fetch(f, f.Context(), g, "k", load)}
-		redistest.Get(f, "the load", began)
-		for range 3 {
-			all = append(all, fetch(f, f.Context(), g, "k", load), fetch(f, f.Context(), other, "k", load))
-		}
-		redistest.Eventually(f, "the other process", func() bool { return inspect(f, g, "k").Waiting == 1 })
-		close(end)
-		for range 3 {
-			redistest.Get(f, "a value", all[0].done)
-			all = append(all, fetch(f, f.Context(), g, "k", load))
-		}
-		for _, p := range all {
-			r := p.got()
-			redistest.CheckNow(f, reflect.DeepEqual(r.Value, fresh()), "a caller got another's %v (%v)", r.Value, r.Source)
-			r.Value["a"][0] = 99
-			r.Value["b"] = nil
-		}
+		ownValues(f, "map", func() value { return value{"a": {1, 2, 3}} }, func(v value) { v["a"][0], v["b"] = 99, nil })
+		ownValues(f, "bytes", func() []byte { return []byte("value") }, func(v []byte) { clear(v) })
 	})
-	t.Run("bytes", func(t *testing.T) {
-		bubble(t, func(f *fixture) {
-			g, _ := openOf[[]byte](f)
-			began := make(chan struct{})
-			load := func(context.Context) ([]byte, error) { <-began; return []byte("value"), nil }
-			a, b, c := fetch(f, f.Context(), g, "k", load), fetch(f, f.Context(), g, "k", load), fetch(f, f.Context(), g, "k", load)
-			close(began)
-			for _, p := range []*pending[[]byte]{a, b, c, fetch(f, f.Context(), g, "k", load)} {
-				v := p.got().Value
-				redistest.CheckNow(f, string(v) == "value", "a caller got another's %q", v)
-				clear(v)
-			}
-		})
-	})
+}
+
+func ownValues[T any](f *fixture, key string, fresh func() T, spoil func(T)) {
+	g, _ := openOf[T](f)
+	other, _ := openOf[T](f)
+	began, end := make(chan struct{}), make(chan struct{})
+	load := func(context.Context) (T, error) {
+		close(began)
+		<-end
+		return fresh(), nil
+	}
+	all := []*pending[T]{fetch(f, f.Context(), g, key, load)}
+	redistest.Get(f, "the load", began)
+	for range 3 {
+		all = append(all, fetch(f, f.Context(), g, key, load), fetch(f, f.Context(), other, key, load))
+	}
+	redistest.Eventually(f, "the other process", func() bool { return inspect(f, g, key).Waiting == 1 })
+	close(end)
+	redistest.Get(f, "a value", all[0].done)
+	for range 3 {
+		all = append(all, fetch(f, f.Context(), g, key, load))
+	}
+	for _, p := range all {
+		r := p.got()
+		redistest.CheckNow(f, reflect.DeepEqual(r.Value, fresh()), "a caller got another's %v (%v)", r.Value, r.Source)
+		spoil(r.Value)
+	}
 }
 
 // A hit is one GET; a cold miss is three round trips for the process that loads. One that waits needs two and the

@@ -2,7 +2,6 @@ package singleflight
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -17,13 +16,16 @@ import (
 )
 
 // hostileError is an error whose methods do as they are told.
-type hostileError struct{ text, is, unwrap func() }
+type hostileError struct {
+	text, is, unwrap func()
+	long             int // its text has so many bytes more
+}
 
 func (e *hostileError) Error() string {
 	if e.text != nil {
 		e.text()
 	}
-	return "hostile"
+	return "hostile" + strings.Repeat("x", e.long)
 }
 
 func (e *hostileError) Is(error) bool {
@@ -91,56 +93,38 @@ func TestHostileErrorsOfALoader(t *testing.T) {
 	}
 }
 
-// noCtx is an Observer that takes the ctx of each load away.
-type noCtx struct{}
-
-func (noCtx) Observe(e leasehold.Event) {
-	if e.Kind == leasehold.EventLoadStarted {
-		e.Load.Context = nil
-	}
-}
-
 // A loader gets a ctx, whatever the Observer does with it.
 func TestObserverThatLeavesNoCtx(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		g, _ := f.open(func(c *singleflight.Config[string]) { c.Observer, c.LoadTimeout = noCtx{}, time.Second })
-		oops := errors.New("oops")
+		takesAway := harness.ObserverFunc(func(e leasehold.Event) {
+			if e.Kind == leasehold.EventLoadStarted {
+				e.Load.Context = nil
+			}
+		})
+		g, _ := f.open(func(c *singleflight.Config[string]) { c.Observer, c.LoadTimeout = takesAway, time.Second })
 		fetch(f, f.Context(), g, "k", func(ctx context.Context) (string, error) { return "v", ctx.Err() }).want("v", singleflight.Loaded)
-		redistest.WantErr(f, fetch(f, f.Context(), g, "l", fails(oops)).failed(), oops)
+		redistest.WantErr(f, fetch(f, f.Context(), g, "l", fails(errBoom)).failed(), errBoom)
 	})
 }
 
-// The text of a loader's error is that of its first use, and is cut for other processes.
+// The text of a loader's error is that of its first use, and is cut for other processes. A text that never comes makes
+// a load that takes too long.
 func TestErrorWhoseTextChanges(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		g, other := f.two()
-		changing := &changingError{text: "first" + strings.Repeat("x", 1<<20)}
+		g, other := f.two(func(c *singleflight.Config[string]) { c.LoadTimeout = time.Second })
+		uses := 0
+		changing := &hostileError{text: func() { uses++ }, long: 1 << 20}
 		first, joins, waits := together(f, g, other, "k", func() (string, error) { return "", changing })
 		for _, p := range []*pending[string]{first, joins, waits} {
-			err := p.failed()
-			text, again := err.Error(), err.Error()
-			redistest.Check(f, strings.Contains(text, ": firstx") && text == again, "%.200s, then %.200s", text, again)
+			redistest.WantText(f, p.failed(), ": hostilex")
+			redistest.Require(f, p.err.Error(), p.err.Error(), "the text changes: %.200s")
 		}
+		redistest.Expect(f, uses, 1, "its text was asked for %d times")
 		redistest.WantErr(f, first.err, changing)
 		redistest.AtMost(f, len(waits.err.Error()), 5000, "%d bytes reached another process")
-	})
-}
-
-type changingError struct{ text string }
-
-func (e *changingError) Error() string {
-	text := e.text
-	e.text = "later"
-	return text
-}
-
-// An Error that never returns is a load that takes too long.
-func TestErrorWhoseTextNeverComes(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, other := f.two(func(c *singleflight.Config[string]) { c.LoadTimeout = time.Second })
 		over := make(chan struct{})
 		defer close(over)
-		first, joins, waits := together(f, g, other, "k", func() (string, error) { return "", &hostileError{text: func() { <-over }} })
+		first, joins, waits = together(f, g, other, "k", func() (string, error) { return "", &hostileError{text: func() { <-over }} })
 		for _, p := range []*pending[string]{first, joins, waits} {
 			redistest.WantErr(f, p.failed(), singleflight.ErrLoadTimeout)
 		}
@@ -168,11 +152,6 @@ func TestTTLForThatPanicsOrExits(t *testing.T) {
 	}
 }
 
-// observerFunc is an Observer.
-type observerFunc func(leasehold.Event)
-
-func (fn observerFunc) Observe(e leasehold.Event) { fn(e) }
-
 // An Observer that panics changes nothing. One that ends its goroutine may end a call with an
 // error, but nobody waits for ever.
 func TestHostileObserver(t *testing.T) {
@@ -180,7 +159,7 @@ func TestHostileObserver(t *testing.T) {
 		for _, kind := range []leasehold.EventKind{leasehold.EventLoadStarted, leasehold.EventLoadEnded, leasehold.EventPublished, leasehold.EventLookup} {
 			subBubble(t, name, func(f *fixture) {
 				g, _ := f.open(func(c *singleflight.Config[string]) {
-					c.Observer = observerFunc(func(e leasehold.Event) {
+					c.Observer = harness.ObserverFunc(func(e leasehold.Event) {
 						if e.Kind == kind {
 							way()
 						}
