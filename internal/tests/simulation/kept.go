@@ -108,8 +108,8 @@ func (w *world) resting(kind, key string, held map[string]listed) (all []*rests,
 
 // blocked is a waiter at the head of a queue that waits only for what rests.
 type blocked struct {
-	member string
-	since  time.Time
+	first string // its ID
+	since time.Time
 }
 
 // watchKept checks that what rests is given back KeepFor after its last use, and as soon as
@@ -136,8 +136,7 @@ func (w *world) watchKept(seen map[string]*blocked) {
 
 func (w *world) watchKeptOf(seen map[string]*blocked, kind, key string, now time.Time, heard bool) {
 	s := w.standing(kind, key)
-	queue := w.part(kind, key, "queue", 0)
-	head := w.head(kind, key, queue)
+	head, first := s.head(now)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all, inUse := w.resting(kind, key, s.held)
@@ -158,11 +157,11 @@ func (w *world) watchKeptOf(seen map[string]*blocked, kind, key string, now time
 			}
 		}
 	}
-	if head == "" || idle == 0 || inUse+permitsOf(head) > least {
+	if head == "" || idle == 0 || inUse+first.permits > least {
 		delete(seen, kind+key)
 		return
 	}
-	if seen[kind+key] == nil || seen[kind+key].member != head {
+	if seen[kind+key] == nil || seen[kind+key].first != head {
 		seen[kind+key] = &blocked{head, now}
 	}
 	most := handedIn
@@ -170,7 +169,7 @@ func (w *world) watchKeptOf(seen map[string]*blocked, kind, key string, now time
 		most += recalledIn
 	}
 	if d := now.Sub(seen[kind+key].since); d > most {
-		w.failLocked("keep", "%s %s: for %v somebody has waited for %d permits, while %d rest", kind, key, d, permitsOf(head), idle)
+		w.failLocked("keep", "%s %s: for %v somebody has waited for %d permits, while %d rest", kind, key, d, first.permits, idle)
 	}
 }
 

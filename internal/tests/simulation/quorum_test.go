@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"testing"
-	"testing/synctest"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
@@ -13,17 +12,12 @@ func TestQuorumSimulation(t *testing.T) {
 	redistest.Seeds(t, 4, func(t *testing.T, seed uint64) {
 		var w *quorumWorld
 		n := 3 + 2*int(seed%2)
-		func() {
-			defer func() { // a bubble in which nothing can happen any more panics
-				if p := recover(); p != nil {
-					if w == nil || w.failed == nil {
-						t.Errorf("the bubble: %v", p)
-					}
-				}
-			}()
-			synctest.Test(t, func(t *testing.T) { w = playQuorum(t, seed, n) })
-		}()
-		if w != nil && w.failed != nil {
+		stuck := bubble(t, func(t *testing.T) { w = playQuorum(t, seed, n) })
+		if stuck != nil && (w == nil || w.failed == nil) {
+			t.Errorf("the bubble: %v", stuck)
+			return
+		}
+		if w.failed != nil {
 			t.Errorf("%d servers: %v\n%s", n, w.failed, w.describe())
 			return
 		}

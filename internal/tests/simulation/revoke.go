@@ -141,7 +141,7 @@ func (w *world) forge() {
 		if !strings.HasSuffix(key, ":holders") && !strings.HasSuffix(key, ":queue") && !strings.HasSuffix(key, ":aside") {
 			continue
 		}
-		for member := range w.set(key, 0) {
+		for member := range w.set(key) {
 			if _, rest, ok := strings.Cut(member, ":"); ok { // of a family with a total
 				member = rest
 			}

@@ -60,9 +60,8 @@ func (j *judge) revoked(r revokeCall, before, after standing) {
 		return // those that wait for a load enter again
 	}
 	signed := now.Add(overdue)
-	inUse := 0
+	inUse := after.used()
 	for id, a := range after.held {
-		inUse += a.permits
 		if _, was := before.held[id]; was {
 			continue
 		}

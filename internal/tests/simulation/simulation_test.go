@@ -2,11 +2,18 @@ package simulation
 
 import (
 	"os"
+	"runtime/debug"
 	"strings"
 	"testing"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
+
+func TestMain(m *testing.M) {
+	// A run makes much garbage and keeps little: half of the time went into collecting it.
+	debug.SetGCPercent(800)
+	redistest.Main(m)
+}
 
 // A fleet on a bad network, ten minutes of it in a second: what docs/guarantees.md
 // promises holds, everybody is served in the end, and nothing is left.

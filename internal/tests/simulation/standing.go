@@ -39,11 +39,14 @@ func (s standing) has(id string) bool {
 func (w *world) standing(kind, key string) standing {
 	now := time.Now()
 	s := standing{map[string]listed{}, map[string]listed{}, map[string]listed{}}
-	set := func(part string) map[string]float64 { return w.set(redisKey(kind, key, part), 0) }
+	set := func(part string) map[string]float64 { return w.set(redisKey(kind, key, part)) }
 	for m, score := range set("holders") {
 		if id, a, ok := readAttempt(kind, key, m); ok && score > float64(now.UnixMilli()) {
 			a.ends = time.UnixMilli(int64(score))
-			a.permits += s.held[id].permits
+			if b, more := s.held[id]; more {
+				a.permits += b.permits
+				a.ends = slices.MinFunc([]time.Time{a.ends, b.ends}, time.Time.Compare)
+			}
 			s.held[id] = a
 		}
 	}
@@ -64,6 +67,33 @@ func (w *world) standing(kind, key string) standing {
 		}
 	}
 	return s
+}
+
+// permitsOf reads a member's number of permits.
+func permitsOf(member string) int {
+	if f := strings.Split(member, "."); len(f) > 2 {
+		n, _ := strconv.Atoi(f[2])
+		return n
+	}
+	return 0
+}
+
+// used is how many permits are in use.
+func (s standing) used() (n int) {
+	for _, a := range s.held {
+		n += a.permits
+	}
+	return n
+}
+
+// head is the first in the queue that counts as alive; "" = there is none.
+func (s standing) head(now time.Time) (first string, a listed) {
+	for id, b := range s.waiting {
+		if b.ends.After(now) && (first == "" || b.ticket < a.ticket || b.ticket == a.ticket && id < first) {
+			first, a = id, b
+		}
+	}
+	return first, a
 }
 
 // readAttempt reads a member: its ID in listings, its label, one permit.

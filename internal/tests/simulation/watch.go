@@ -3,8 +3,6 @@ package simulation
 import (
 	"fmt"
 	"maps"
-	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,38 +17,16 @@ func (b *belief) String() string {
 		b.kind, b.key, b.client.number, b.permits, b.client.w.since(b.asked), b.client.w.since(b.from), token)
 }
 
-// set reads a sorted set on the server, unexpired members only where after is not 0.
-func (w *world) set(key string, after int64) map[string]float64 {
+// set reads a sorted set on the server.
+func (w *world) set(key string) map[string]float64 {
 	all, err := w.mini.SortedSet(key)
 	if err != nil {
 		return nil // there is none
 	}
 	// It is the server's own, which scripts change.
 	w.mini.Lock()
-	all = maps.Clone(all)
-	w.mini.Unlock()
-	for m, score := range all {
-		if after != 0 && int64(score) <= after {
-			delete(all, m)
-		}
-	}
-	return all
-}
-
-// part reads a sorted set of a key. What a family with a total has of its other keys is
-// left out, and the key that its members begin with.
-func (w *world) part(kind, key, part string, after int64) map[string]float64 {
-	all := w.set(redisKey(kind, key, part), after)
-	if kind != "tot" {
-		return all
-	}
-	own := map[string]float64{}
-	for m, score := range all {
-		if rest, ok := strings.CutPrefix(m, key+":"); ok {
-			own[rest] = score
-		}
-	}
-	return own
+	defer w.mini.Unlock()
+	return maps.Clone(all)
 }
 
 // lookAt compares a lease that is believed in with what the server has: that
@@ -62,28 +38,18 @@ func (w *world) lookAt(b *belief) {
 	if flushed || b.alone {
 		return
 	}
-	id := b.lease.ID() // the start of the handle, which may hold dashes, and a number
-	dash := strings.LastIndexByte(id, '-')
 	// The deadline first: a renewal may move both meanwhile.
 	deadline, now := b.lease.Deadline(), time.Now()
-	members, least := 0, math.Inf(1)
-	for m, score := range w.part(b.kind, b.key, "holders", 0) {
-		f := strings.Split(m, ".")
-		if strings.HasPrefix(m, id[:dash]) && len(f) > 1 && f[1] == id[dash+1:] {
-			members++
-			least = min(least, score)
-		}
-	}
+	a := w.standing(b.kind, b.key).held[b.lease.ID()]
 	if b.lease.Context().Err() != nil || !now.Before(deadline) || b.client.isDead(w) || w.isRevoked(b) {
 		return // over just now
 	}
-	if members != b.permits {
-		w.fail("S3", "%s is believed until %v; the server has %d of its permits", b, w.since(deadline), members)
+	if a.permits != b.permits {
+		w.fail("S3", "%s is believed until %v; the server has %d of its permits", b, w.since(deadline), a.permits)
 		return
 	}
-	end := time.UnixMilli(int64(least))
-	if margin := 10 * time.Millisecond; end.Sub(deadline) < margin {
-		w.fail("S3", "%s is believed until %v, %v before it ends on the server; want %v at least", b, w.since(deadline), end.Sub(deadline), margin)
+	if margin := 10 * time.Millisecond; a.ends.Sub(deadline) < margin {
+		w.fail("S3", "%s is believed until %v, %v before it ends on the server; want %v at least", b, w.since(deadline), a.ends.Sub(deadline), margin)
 	}
 }
 
@@ -91,7 +57,7 @@ func (w *world) lookAt(b *belief) {
 type heads struct {
 	used   int       // permits, at the last look
 	at     time.Time // of that
-	member string    // the head of the queue, which there is room for
+	first  string    // the ID of the head of the queue, which there is room for
 	since  time.Time // since when there is
 	astray int       // looks in a row at which more wait than are queued
 }
@@ -142,8 +108,8 @@ func (w *world) watchBeliefs() {
 // what is free (L1), and that what nobody needs is gone (L2).
 func (w *world) watchLeases(seen map[string]*heads, kind, key string) {
 	now := time.Now()
-	holders := w.part(kind, key, "holders", now.UnixMilli())
-	queue := w.part(kind, key, "queue", 0)
+	s := w.standing(kind, key)
+	used := s.used()
 	h := seen[kind+key]
 	if h == nil {
 		h = &heads{at: w.start} // the limit may have been lowered since
@@ -152,9 +118,9 @@ func (w *world) watchLeases(seen map[string]*heads, kind, key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	least, most := w.limitAt(kind, key, h.at, now)
-	w.failLockedIf(len(holders) > max(h.used, most),
-		"S1", "%s %s: the server has %d permits in use, the limit is %d", kind, key, len(holders), most)
-	h.used, h.at = len(holders), now
+	w.failLockedIf(used > max(h.used, most),
+		"S1", "%s %s: the server has %d permits in use, the limit is %d", kind, key, used, most)
+	h.used, h.at = used, now
 
 	waits, busy := 0, false
 	for p := range w.leases.waiting {
@@ -173,34 +139,34 @@ func (w *world) watchLeases(seen map[string]*heads, kind, key string) {
 	if kind == "mtx" {
 		longest = mtxTTL + 9*time.Second
 	}
-	if used := w.leases.used[kind+key]; !busy && len(holders) > 0 && now.Sub(used) > longest+late {
-		w.failLocked("L2", "%s %s: nobody has used it since %v, and %d permits are held", kind, key, w.since(used), len(holders))
+	if last := w.leases.used[kind+key]; !busy && used > 0 && now.Sub(last) > longest+late {
+		w.failLocked("L2", "%s %s: nobody has used it since %v, and %d permits are held", kind, key, w.since(last), used)
 	}
 	if !w.calm(now.Add(-settled), now) {
-		h.member, h.astray = "", 0
+		h.first, h.astray = "", 0
 		return
 	}
-	if waits > len(queue) {
+	if waits > len(s.waiting) {
 		if h.astray++; h.astray >= 4 {
-			w.failLocked("L1", "%s %s: %d wait, but %d are in the queue", kind, key, waits, len(queue))
+			w.failLocked("L1", "%s %s: %d wait, but %d are in the queue", kind, key, waits, len(s.waiting))
 		}
 	} else {
 		h.astray = 0
 	}
-	head := w.head(kind, key, queue)
-	fits, longestWait := head != "" && len(holders)+permitsOf(head) <= least, 4*aTick
+	head, first := s.head(now)
+	fits, longestWait := head != "" && used+first.permits <= least, 4*aTick
 	if kind == "tot" && fits {
-		fits, longestWait = w.fitsTotal(permitsOf(head), h.at, now)
+		fits, longestWait = w.fitsTotal(first.permits, h.at, now)
 	}
 	if !fits {
-		h.member = ""
+		h.first = ""
 		return
 	}
-	if h.member != head {
-		h.member, h.since = head, now
+	if h.first != head {
+		h.first, h.since = head, now
 	}
 	if d := now.Sub(h.since); d > longestWait {
-		w.failLocked("L1", "%s %s: %d permits are in use, the limit is %d, and for %v somebody waits for %d", kind, key, len(holders), least, d, permitsOf(head))
+		w.failLocked("L1", "%s %s: %d permits are in use, the limit is %d, and for %v somebody waits for %d", kind, key, used, least, d, first.permits)
 	}
 }
 
@@ -208,8 +174,8 @@ func (w *world) watchLeases(seen map[string]*heads, kind, key string) {
 // a request waits for them: a request that does not fit holds up the others, and stands aside for up to 8 s.
 func (w *world) fitsTotal(n int, from, now time.Time) (fits bool, longest time.Duration) {
 	least, _ := w.limitAt("tot", "", from, now)
-	fits = len(w.set(redisKey("tot", "", "holders"), now.UnixMilli()))+n <= least
-	for m := range w.set(redisKey("tot", "", "queue"), 0) {
+	fits = w.standing("tot", "").used()+n <= least
+	for m := range w.set(redisKey("tot", "", "queue")) {
 		m, _, _ = strings.Cut(m, "+")
 		words := strings.Split(m, ".") // handle, seq, permits, ttl, limit, share, total
 		if len(words) != 7 || words[2] != "1" || words[6] != strconv.Itoa(total) {
@@ -219,41 +185,12 @@ func (w *world) fitsTotal(n int, from, now time.Time) (fits bool, longest time.D
 	return fits, 4 * aTick
 }
 
-// head is the first in the queue that counts as alive.
-func (w *world) head(kind, key string, queue map[string]float64) string {
-	alive := w.part(kind, key, "alive", time.Now().UnixMilli())
-	all := make([]string, 0, len(queue))
-	for m := range queue {
-		if _, ok := alive[m]; ok {
-			all = append(all, m)
-		}
-	}
-	if len(all) == 0 {
-		return ""
-	}
-	return slices.MinFunc(all, func(a, b string) int {
-		if queue[a] != queue[b] {
-			return int(queue[a] - queue[b])
-		}
-		return strings.Compare(a, b)
-	})
-}
-
-// permitsOf reads a member's number of permits.
-func permitsOf(member string) int {
-	if f := strings.Split(member, "."); len(f) > 2 {
-		n, _ := strconv.Atoi(f[2])
-		return n
-	}
-	return 0
-}
-
 // watchFlights checks that one process at a time has the right to load (S5), and
 // that nobody waits for longer than two loads (L1).
 func (w *world) watchFlights() {
 	now := time.Now()
 	for _, key := range flightKeys {
-		if n := len(w.set(redisKey("flt", key, "holders"), now.UnixMilli())); n > 1 {
+		if n := len(w.standing("flt", key).held); n > 1 {
 			w.fail("S5", "%d processes have the right to load %s", n, key)
 		}
 	}

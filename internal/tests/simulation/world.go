@@ -59,22 +59,23 @@ type outcome struct {
 }
 
 // run plays a schedule in a bubble of its own.
-func run(t *testing.T, s schedule) (o outcome) {
+func run(t *testing.T, s schedule) outcome {
 	var w *world
-	defer func() {
-		// A bubble in which nothing can happen any more panics.
-		if p := recover(); p != nil {
-			o = outcome{violation: &violation{rule: "L2", what: fmt.Sprintf("the bubble: %v", p)}}
-			if w != nil && w.violation != nil {
-				o.violation = w.violation
-			}
-		}
-	}()
-	synctest.Test(t, func(t *testing.T) {
+	stuck := bubble(t, func(t *testing.T) {
 		w = newWorld(t, s)
 		w.play()
 	})
+	if stuck != nil && (w == nil || w.violation == nil) {
+		return outcome{violation: &violation{rule: "L2", what: fmt.Sprintf("the bubble: %v", stuck)}}
+	}
 	return outcome{w.violation, w.tally}
+}
+
+// bubble plays in a bubble. It returns what that panics with in which nothing can happen any more.
+func bubble(t *testing.T, play func(t *testing.T)) (stuck any) {
+	defer func() { stuck = recover() }()
+	synctest.Test(t, play)
+	return nil
 }
 
 // world is a run under way.
