@@ -12,6 +12,8 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
+func TestMain(m *testing.M) { redistest.MainOf(m, 8) }
+
 func TestTryLock(t *testing.T) {
 	each(t, 3, func(f *fleet) {
 		a, b := f.open(), f.open()

@@ -176,20 +176,6 @@ func (f *fleet) refuse(i int, refuse bool) {
 	}
 }
 
-// A server that was away when the lock was granted gives its vote once it is back.
-func TestAVoteThatIsMissingIsHealed(t *testing.T) {
-	newest(t, 3, func(f *fleet) {
-		a := f.open(ttl(time.Second))
-		f.begin(a)
-		f.refuse(2, true)
-		l := f.lock(a, "k")
-		redistest.CheckNow(f, !f.votedFor(2, l), "the server that is away has voted")
-		f.refuse(2, false)
-		redistest.Eventually(f, "the vote that was missing", func() bool { return f.votedFor(2, l) })
-		f.unlock(l)
-	})
-}
-
 // A vote that a request has which never yields is asked for by each renewal.
 func TestEachRenewalAsksForAVoteThatIsMissing(t *testing.T) {
 	each(t, 3, func(f *fleet) {

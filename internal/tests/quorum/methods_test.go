@@ -50,6 +50,8 @@ func TestRevoke(t *testing.T) {
 		got := <-next
 		redistest.WantErr(f, got.Err)
 		l2 := got.Value
+		redistest.Get(f, "the end of the holder's Context", l.Context().Done()) // it hears of it by itself
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrRevoked)
 		redistest.WantErr(f, l.Unlock(), leasehold.ErrRevoked, redistest.Says("a test"))
 		redistest.Check(f, l2.Token() > l.Token(), "token %d after %d", l2.Token(), l.Token())
 		waiting := locking(f.Context(), a, "k")
@@ -98,19 +100,6 @@ func TestRevokeWhoseRepliesAreGarbled(t *testing.T) {
 	defer cancel()
 	redistest.WantErr(f, operator.Revoke(ctx, "k", l.ID(), "a test"), leasehold.ErrUnavailable)
 	_ = l.Unlock()
-}
-
-// A holder whose lock was revoked hears of it by itself.
-func TestAHolderHearsThatItWasRevoked(t *testing.T) {
-	each(t, 3, func(f *fleet) {
-		a, b := f.open(ttl(2*time.Second)), f.open(ttl(2*time.Second))
-		l := f.lock(a, "k")
-		time.Sleep(200 * time.Millisecond) // it listens for hints then
-		redistest.WantErr(f, b.Revoke(f.Context(), "k", l.ID(), "a test"))
-		redistest.Get(f, "the end of the holder's Context", l.Context().Done())
-		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrRevoked)
-		_ = l.Unlock()
-	})
 }
 
 func TestExtend(t *testing.T) {

@@ -129,8 +129,8 @@ func FuzzPayloads(f *testing.F) {
 		named := redistest.Must(keys.Family{Kind: keys.Flight, Name: "n"}.Resource("k"))(t)
 		res := newLoadsResource(named)
 		rejected := loads.Rejected{Value: seen, Failure: poisoned}
-		r := res.attemptFor(rejected, hereHandle, 1, 1, time.Minute, 1)
-		w := res.attemptFor(rejected, thereHandle, 2, 1, time.Minute, 1)
+		r := res.attempt(hereHandle, 1, 1, time.Minute, 1).rejecting(rejected)
+		w := res.attempt(thereHandle, 2, 1, time.Minute, 1).rejecting(rejected)
 		o := protocol.EnterOptions{VoidAfter: new(int64(1 << 53)), Wait: true}
 		enter := func(x *request, o protocol.EnterOptions) protocol.Reply {
 			c := x.Enter(o)

@@ -53,11 +53,7 @@ func (r *resource) Part(part string) string { return r.names.Part(part) }
 
 // attempt is a new attempt of a handle.
 func (r *resource) attempt(handle string, seq uint64, n int, ttl time.Duration, limit int) *request {
-	return r.attemptFor(loads.Rejected{}, handle, seq, n, ttl, limit)
-}
-
-func (r *resource) attemptFor(rejected loads.Rejected, handle string, seq uint64, n int, ttl time.Duration, limit int) *request {
-	t := protocol.Terms{Handle: handle, Seq: seq, Permits: n, TTL: ttl, Limit: limit, Keeps: mayKeep(handle), Want: rejected}
+	t := protocol.Terms{Handle: handle, Seq: seq, Permits: n, TTL: ttl, Limit: limit, Keeps: mayKeep(handle), Want: loads.Rejected{}}
 	return &request{Request: r.Request(t), Seq: seq, TTL: ttl, Permits: n, Limit: limit, member: t.OwnerID(), res: r, terms: t}
 }
 

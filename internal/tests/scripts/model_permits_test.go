@@ -1,7 +1,6 @@
 package scripts_test
 
 import (
-	"fmt"
 	"strconv"
 
 	"github.com/leasehold-go/leasehold/internal/protocol"
@@ -15,7 +14,6 @@ type permitsModel struct {
 	word    *cell // the last token, or the stored limit
 	done    *cell // says that the slot is complete
 	keepers *cell // the handles that may keep leases
-	own     string
 }
 
 func newPermitsModel(fenced bool, c constants) *permitsModel {
@@ -30,8 +28,6 @@ func newPermitsModel(fenced bool, c constants) *permitsModel {
 	p.cells = []*cell{p.held, p.queue, p.alive, p.word, p.marks, p.audit, p.done, p.keepers}
 	return p
 }
-
-func (p *permitsModel) used() int { return len(p.held.order(p.now+1, forever)) }
 
 // limit is the stored one where there is one, else the request's own.
 func (p *permitsModel) limit(t terms) int {
@@ -66,7 +62,7 @@ func (p *permitsModel) grant(t terms, term int64) (token int64) {
 	if p.fenced {
 		token = p.issue()
 	}
-	if p.used() == 0 {
+	if p.inUse() == 0 {
 		p.held.until = p.now + term // whatever else it holds is over
 	}
 	for _, m := range t.memberPermits {
@@ -111,7 +107,7 @@ func (p *permitsModel) advance() {
 		case t.permits > limit:
 			p.unqueue(m)
 			p.tell(t, int64(-limit), 0)
-		case p.used()+t.permits > limit:
+		case p.inUse()+t.permits > limit:
 			return // nobody passes the head
 		default:
 			term := t.ttl
@@ -144,17 +140,8 @@ func (p *permitsModel) clear(heads []string) {
 // ticket is the place of a waiter, parked or not.
 func (p *permitsModel) ticket(member string) int64 { return p.queue.at(member) % p.c.parked }
 
-// tell says in the reply, or by a message, what became of a waiter.
-func (p *permitsModel) tell(t terms, what, token int64) {
-	if t.handle == p.own {
-		p.told = append(p.told, t.seq, what, token)
-		return
-	}
-	p.publish(t.handle, fmt.Sprintf("%d %d %d %d", t.seq, p.us, what, token))
-}
-
 func (p *permitsModel) busy(code int64, limit int) []int64 {
-	reply := []int64{code, p.us, p.earliest(), int64(p.used()), int64(limit), int64(len(p.queue.scores))}
+	reply := []int64{code, p.us, p.earliest(), int64(p.inUse()), int64(limit), int64(len(p.queue.scores))}
 	return append(reply, p.told...)
 }
 
@@ -186,7 +173,7 @@ func (p *permitsModel) enter(member string, o entering) []int64 {
 		}
 		return p.busy(4, limit)
 	}
-	if !queued && p.used()+t.permits <= limit && !p.waitedFor() {
+	if !queued && p.inUse()+t.permits <= limit && !p.waitedFor() {
 		// The quickest way looks no further.
 		quick := !p.queue.exists() && !p.alive.exists() && t.permits == 1
 		if p.fenced {
@@ -281,7 +268,7 @@ func (p *permitsModel) ask(members []string) outcome {
 	}
 	p.tidy()
 	limit := p.limit(parseTerms(members[0]))
-	reply := []int64{p.us, p.earliest(), int64(p.used()), int64(limit), int64(len(p.queue.scores))}
+	reply := []int64{p.us, p.earliest(), int64(p.inUse()), int64(limit), int64(len(p.queue.scores))}
 	var reasons []string
 	for _, m := range members {
 		switch left := p.left(m); {
@@ -316,4 +303,39 @@ func (p *permitsModel) leave(member string, void int64) []int64 {
 	p.bury(member, void)
 	p.advance()
 	return append([]int64{state, p.us}, p.told...)
+}
+
+// settingCall is a call that sets the limit.
+type settingCall struct {
+	key    string // in a family with a total; "": the total
+	handle string
+	limit  int
+	number int64
+}
+
+// settingArrives is how long after its call a setting may arrive, in µs.
+const settingArrives = 5_000_000
+
+func (p *permitsModel) set(s settingCall) []int64 {
+	p.own = s.handle
+	last := p.noted - (p.notedUntil-p.alive.at("="))*1000 // both move when time is made to pass
+	switch {
+	case p.us >= s.number+settingArrives || s.number > p.us+settingArrives:
+		return []int64{6, p.us, 0}
+	case p.alive.has("=") && s.number < last && last <= p.us:
+		return []int64{7, p.us, 0}
+	}
+	p.noted = min(s.number, p.us)
+	p.notedUntil = (p.noted + settingArrives + 999) / 1000
+	p.bury("=", p.notedUntil)
+	if s.limit == 0 {
+		p.word.clear()
+	} else {
+		p.word.text, p.word.set, p.word.until = strconv.Itoa(s.limit), true, immortal
+	}
+	p.tidy()
+	if s.limit == 0 || p.inUse() > s.limit {
+		p.recall()
+	}
+	return append([]int64{1, p.us, 0}, p.told...)
 }

@@ -107,8 +107,6 @@ func (f *flightModel) revoke(member, id, reason string) outcome {
 	return ints([]int64{state, f.us, 0})
 }
 
-func (p *permitsModel) stands(member string) bool { return p.left(member) > 0 || p.queue.has(member) }
-
 func (f *flightModel) stands(member string) bool {
 	name, _, _ := f.invalidated(member, -1)
 	return f.held.at(member) > f.now || name != "" || f.queue.has(member)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -141,6 +142,7 @@ type base struct {
 	us   int64 // the server's clock
 	now  int64 // the same in ms
 	sent []string
+	own  string  // the handle of the caller
 	told []int64 // what the reply says of the caller's other waiters
 	c    constants
 }
@@ -162,6 +164,20 @@ func (b *base) put(c *cell, text string, ms int64) { c.text, c.set, c.until = te
 
 // publish tells a handle.
 func (b *base) publish(handle, text string) { b.sent = append(b.sent, handle+": "+text) }
+
+// tell says in the reply, or by a message, what became of a waiter.
+func (b *base) tell(t terms, what, token int64) {
+	if t.handle == b.own {
+		b.told = append(b.told, t.seq, what, token)
+		return
+	}
+	b.publish(t.handle, fmt.Sprintf("%d %d %d %d", t.seq, b.us, what, token))
+}
+
+// inUse is how many permits are held.
+func (b *base) inUse() int { return len(b.held.order(b.now+1, forever)) }
+
+func (b *base) stands(member string) bool { return b.left(member) > 0 || b.queue.has(member) }
 
 // forget drops the waiters that gave no sign of life.
 func (b *base) forget() { b.unqueue(b.alive.order(-forever, b.now)...) }
@@ -226,4 +242,42 @@ func (b *base) renew(member string, ttl int64) []int64 {
 		}
 	}
 	return []int64{ttl}
+}
+
+// terms are what a request asks for, as its member tells them.
+type terms struct {
+	handle        string
+	seq           int64
+	permits       int
+	ttl           int64
+	limit         int
+	member        string
+	memberPermits []string
+
+	// In a family with a total:
+	key   string
+	share float64
+	total int
+}
+
+func parseTerms(member string) terms {
+	key, owner := keyAndOwner(member)
+	words := append(strings.Split(owner, "."), make([]string, 6)...)
+	number := func(i int) int { n, _ := strconv.Atoi(words[i]); return n }
+	t := terms{
+		handle: words[0], seq: int64(number(1)), permits: number(2), ttl: int64(number(3)), limit: number(4), member: member,
+		memberPermits: []string{member}, key: key, share: float64(number(5)), total: number(6),
+	}
+	for i := 2; i <= t.permits; i++ {
+		t.memberPermits = append(t.memberPermits, fmt.Sprintf("%s+%d", member, i))
+	}
+	return t
+}
+
+// keyAndOwner are the parts of a member; the key is of a family with a total.
+func keyAndOwner(member string) (key, owner string) {
+	if key, owner, ok := strings.Cut(member, ":"); ok {
+		return key, owner
+	}
+	return "", member
 }

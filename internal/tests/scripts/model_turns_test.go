@@ -29,7 +29,7 @@ func (p *permitsModel) leaveTurns(member string, void, last int64) []int64 {
 
 // renewAndCount is a renewal that tells how the resource is used.
 func (p *permitsModel) renewAndCount(member string, ttl int64) []int64 {
-	use := []int64{int64(len(p.queue.scores)), int64(p.used()), int64(p.limit(parseTerms(member)))}
+	use := []int64{int64(len(p.queue.scores)), int64(p.inUse()), int64(p.limit(parseTerms(member)))}
 	return append(p.renew(member, ttl), use...)
 }
 

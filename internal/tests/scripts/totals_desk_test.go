@@ -25,9 +25,8 @@ type desk struct {
 	seq      int
 	waiting  map[int64]asked
 	held     []asked
-	granted  []asked // in their order
-	more     bool    // the last reply said so
-	took     time.Duration
+	granted  []asked   // in their order
+	more     bool      // goOn has more to do
 	sign     time.Time // when the last sign of life was brought
 	embedded bool
 	random   *rand.Rand
@@ -67,9 +66,7 @@ func (d *desk) run(script string, args ...any) []int64 {
 	if script == "renew" {
 		names = names[:2]
 	}
-	began := time.Now()
 	v, err := scripts[script].Run(context.Background(), d.rdb, names, args...).Int64Slice()
-	d.took = time.Since(began)
 	redistest.CheckNow(d, err == nil, "%s %v: %v", script, args, err)
 	return v
 }
@@ -106,11 +103,11 @@ func (d *desk) enter(key string, permits, limit, share int) bool {
 	v := d.run("enter", a.member, permits, deskTTL, limit, d.total, 0, "0 0 0")
 	switch v[0] {
 	case 1:
-		d.held, d.granted, d.more = append(d.held, a), append(d.granted, a), v[3] == 1
+		d.held, d.granted = append(d.held, a), append(d.granted, a)
 		d.hear(v[4:])
 		return true
 	case 2:
-		d.waiting[a.seq], d.more = a, v[3] == 1
+		d.waiting[a.seq] = a
 		d.hear(v[11:])
 		return false
 	}
@@ -119,7 +116,7 @@ func (d *desk) enter(key string, permits, limit, share int) bool {
 }
 
 // leave gives back the i-th of what is held.
-func (d *desk) leave(i int) asked {
+func (d *desk) leave(i int) {
 	d.Helper()
 	a := d.held[i]
 	d.held[i] = d.held[len(d.held)-1]
@@ -127,10 +124,9 @@ func (d *desk) leave(i int) asked {
 	d.live()
 	v := d.run("leave", a.member, a.permits, 0)
 	redistest.CheckNow(d, v[0] == 1, "leave %s answered %v", a.member, v)
-	if d.more = len(v) > 2 && v[2] == 1; len(v) > 3 {
+	if len(v) > 3 {
 		d.hear(v[3:])
 	}
-	return a
 }
 
 // live brings the sign of life of all that wait where it is due.
@@ -151,7 +147,6 @@ func (d *desk) ask() {
 	for len(all) > 0 {
 		n := min(250, len(all))
 		v := d.run("ask", append([]any{d.handle, d.total}, all[:n]...)...)
-		d.more = v[2] == 1
 		d.hear(v[6+5*n:])
 		all = all[n:]
 	}

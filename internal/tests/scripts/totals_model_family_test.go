@@ -28,7 +28,6 @@ const (
 type family struct {
 	base
 	places, line, ready, turns, limits                      *cell
-	handle                                                  string // of the caller
 	callerTotal                                             int
 	more                                                    int64
 	steps                                                   int
@@ -87,7 +86,7 @@ func (f *family) total(own int) int {
 
 // begin starts a call of a handle.
 func (f *family) begin(handle string, callerTotal int) {
-	f.handle, f.callerTotal = handle, callerTotal
+	f.own, f.callerTotal = handle, callerTotal
 	f.told, f.more, f.steps, f.expired = nil, 0, 0, nil
 	f.broughtBack, f.compared, f.inFront, f.harmed, f.served = false, false, false, false, nil
 	f.familyCharge = f.turns.scores[":"]
@@ -104,10 +103,6 @@ func (f *family) begin(handle string, callerTotal int) {
 		f.virtualBefore = f.virtual
 	}
 }
-
-func (f *family) after() float64 { return float64(f.now) + 1 }
-
-func (f *family) inUse() int { return len(f.held.between(f.after(), forever)) }
 
 // use is a key's permits; those beyond what one call drops still count.
 func (f *family) use(key string) int {
@@ -169,14 +164,6 @@ func (f *family) dequeue(member, at string) {
 	f.unmark(member)
 }
 
-func (f *family) tell(t terms, outcome int64) {
-	if t.handle == f.handle {
-		f.told = append(f.told, t.seq, outcome, 0)
-		return
-	}
-	f.publish(t.handle, fmt.Sprintf("%d %d %d 0", t.seq, f.us, outcome))
-}
-
 // revoke takes a lease or a place away.
 func (f *family) revoke(member, id, reason string) outcome {
 	ticket, waits := f.queue.scores[member]
@@ -198,5 +185,3 @@ func (f *family) revoke(member, id, reason string) outcome {
 	}
 	return ints([]int64{state, f.us, f.more})
 }
-
-func (f *family) stands(member string) bool { return f.left(member) > 0 || f.queue.has(member) }

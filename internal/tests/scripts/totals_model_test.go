@@ -196,7 +196,7 @@ func (f *family) ask(handle string, callerTotal int, members []string) outcome {
 			lost = append(lost, parseTerms(m).key)
 			if t := f.judged(m); t.permits > min(t.limit, t.total) && len(f.limits.fields) > 0 {
 				f.dequeue(m, place(m, ticket))
-				f.tell(t, -int64(min(t.limit, t.total)))
+				f.tell(t, -int64(min(t.limit, t.total)), 0)
 				refused[t.key] = true
 				continue
 			}

@@ -24,7 +24,7 @@ func (f *family) head(key string) (t terms, at string, found, ok bool) {
 			f.unmark(t.member)
 		case t.permits > min(t.limit, t.total):
 			f.dequeue(t.member, at)
-			f.tell(t, -int64(min(t.limit, t.total)))
+			f.tell(t, -int64(min(t.limit, t.total)), 0)
 		default:
 			return t, at, true, true
 		}
@@ -105,11 +105,11 @@ func (f *family) serve(t terms, at string, tag float64) bool {
 	life := int64(f.alive.scores[t.member]) - f.now
 	f.served = append(f.served, t.member)
 	term := t.ttl
-	if t.handle != f.handle {
+	if t.handle != f.own {
 		term = min(term, probation, life-silence)
 	}
 	f.take(t, term)
-	f.tell(t, term)
+	f.tell(t, term, 0)
 	finish := tag + float64(t.permits)/t.share
 	f.virtual = max(f.virtual, tag, min(f.virtual+float64(t.permits)/(t.share*float64(competing)), finish))
 	if len(behind) > 0 {
