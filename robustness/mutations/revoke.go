@@ -52,7 +52,7 @@ var revoked = []mutation{
 		"\t\t\ta.renewAt, a.probes = at, true\n", "\t\t\treturn a.lose(ByServer, now)\n"),
 	cut("hints put no renewal off", "internal/life/held.go", "./internal/life", "TestHintsPut|TestQuestion",
 		"\tif probed {\n", "\tif false {\n"),
-	cutOnServers("revoke: forged messages end none of many leases", "internal/lease/group.go", "./internal/tests/faults/mutex", "InNumbers",
+	cut("revoke: forged messages end no lease", "internal/lease/group.go", "./internal/tests/simulation", "Simulation",
 		"\t\ta.after(a.life.OnHint(m.now()), nil)\n", "\t\tif a.life.State == life.Holding {\n\t\t\ta.after(a.life.GiveBack(life.ByHolder, m.now()), nil)\n\t\t}\n"),
 	cut("revoke: a hint before the lease begins is kept", "internal/life/waiting.go", "./internal/life", "TestHintBrings",
 		"\t\ta.asks = true\n", "\t\t_ = a.asks\n"),

@@ -1,7 +1,6 @@
 package networks_test
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -45,31 +43,6 @@ func TestManyWaitersOfManyKeys(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Close gives up the waits for many keys, and returns soon.
-func TestCloseWithManyWaiters(t *testing.T) {
-	eachSite(t, 0, false, func(s *site) {
-		keys := either(60000, 2000)
-		s.hold(keys)
-		m := s.newMutex(s.far(), 120*time.Second)
-		var all sync.WaitGroup
-		var wrong failures
-		for i := range keys {
-			all.Go(func() {
-				if _, err := m.Lock(s.Context(), fmt.Sprint("key", i)); !errors.Is(err, leasehold.ErrClosed) {
-					wrong.add(fmt.Errorf("%w; want ErrClosed", err))
-				}
-			})
-		}
-		s.awaitPlaces(keys)
-		began := time.Now()
-		redistest.NoError(s, m.Close(s.Context()))
-		s.Logf("Close with %d waiters took %v", keys, time.Since(began).Round(time.Millisecond))
-		all.Wait()
-		wrong.report(s, "Lock during Close")
-		redistest.Expect(s, s.places(keys), 0, "%d places are left")
-	})
 }
 
 // hold has another process hold many keys, until it reads a line.

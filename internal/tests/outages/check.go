@@ -1,10 +1,11 @@
 package outages
 
 import (
-	"errors"
+	"fmt"
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
 // check ends the crowd, whose calls have judged what is promised whatever happens. It returns how often there
@@ -25,27 +26,16 @@ func (c *crowd) check() (overlaps int) {
 func (c *crowd) recovered(at time.Time) {
 	c.Helper()
 	for what, done := range c.done {
-		c.until(what+" to work again", func() error {
+		harness.Until(c, patience, func() error {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			if done.last.Before(at) {
-				return errors.New("no call has succeeded")
+				return fmt.Errorf("%s does not work again", what)
 			}
 			return nil
 		})
 	}
 	c.Logf("all work again after %v", time.Since(at))
-}
-
-func (c *crowd) until(what string, ok func() error) {
-	c.Helper()
-	var err error
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
-		if err = ok(); err == nil {
-			return
-		}
-	}
-	c.Fatalf("waited %v for %s: %v", patience, what, err)
 }
 
 // work lets everybody go on for a while.

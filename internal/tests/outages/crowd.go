@@ -1,3 +1,5 @@
+// Package outages has callers of all three packages at work while something
+// happens to their servers, and checks what they were told afterwards.
 package outages
 
 import (

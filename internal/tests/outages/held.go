@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
 // held is a lock and a permit that are held while something happens, each with
@@ -57,12 +58,7 @@ func (c *crowd) hold() *held {
 		return p.Release, nil
 	})
 	for kind, one := range map[string]*heldOne{"mtx": one, "sem": two} {
-		c.until("a waiter", func() error {
-			if n, err := c.admin.ZCard(context.Background(), c.part(kind, longKey, "queue")).Result(); err != nil || n != 1 {
-				return errors.Join(err, errors.New("nobody waits"))
-			}
-			return nil
-		})
+		redistest.Eventually(c, "a waiter", func() bool { return c.admin.ZCard(c.Context(), c.part(kind, longKey, "queue")).Val() == 1 })
 		one.told = make(chan struct{})
 		c.all.Go(func() {
 			<-one.Context().Done()
@@ -105,7 +101,7 @@ func (h *held) keptOrTold() (kept int) {
 			continue
 		}
 		kept++
-		h.until("the new primary", func() error { // in a Cluster the client may not have found the new primary yet
+		harness.Until(h, patience, func() error { // in a Cluster the client may not have found the new primary yet
 			n, err := h.admin.ZCard(context.Background(), o.holders).Result()
 			if o.Context().Err() != nil { // told meanwhile
 				return nil

@@ -59,14 +59,18 @@ func TestReasonsOfAnOutageAgree(t *testing.T) {
 				}
 			}
 			outage.begin(srv)
-			r.run()
+			var all sync.WaitGroup
+			for i := range r.calls {
+				all.Go(func() { r.calls[i].err = r.calls[i].make() })
+			}
+			all.Wait()
 			outage.end(srv)
 			told := map[string]int{}
-			for _, o := range r.outcomes {
+			for _, o := range r.calls {
 				want := leasehold.ErrUnavailable
 				if o.holds {
 					want = leasehold.ErrLost
-					_, said, _ := strings.Cut(o.err.Error(), want.Error())
+					_, said, _ := strings.Cut(fmt.Sprint(o.err), want.Error())
 					told[said]++
 				}
 				if !errors.Is(o.err, want) || !slices.ContainsFunc(outage.causes, func(c string) bool { return strings.Contains(o.err.Error(), c) }) {
@@ -74,45 +78,26 @@ func TestReasonsOfAnOutageAgree(t *testing.T) {
 				}
 			}
 			redistest.Check(t, !outage.same || len(told) == 1, "holders were told different things: %v", told)
-			t.Logf("%d errors agree; holders were told %v", len(r.outcomes), told)
+			t.Logf("%d errors agree; holders were told %v", len(r.calls), told)
 		})
 	}
 }
 
-// reasons runs calls of several clients, all at the same time, and keeps their errors.
+// reasons are calls of several clients, and their errors.
 type reasons struct {
 	*testing.T
-	calls []func()
-
-	mu       sync.Mutex
-	outcomes []reason
+	calls []reason
 }
 
 type reason struct {
 	what  string
 	holds bool // it is why a lease was lost
+	make  func() error
 	err   error
 }
 
 func (r *reasons) add(what string, holds bool, call func() error) {
-	r.calls = append(r.calls, func() {
-		err := call()
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if err == nil {
-			r.Errorf("%s succeeded", what)
-			return
-		}
-		r.outcomes = append(r.outcomes, reason{what, holds, err})
-	})
-}
-
-func (r *reasons) run() {
-	var all sync.WaitGroup
-	for _, c := range r.calls {
-		all.Go(c)
-	}
-	all.Wait()
+	r.calls = append(r.calls, reason{what: what, holds: holds, make: call})
 }
 
 // client adds calls of a handle of each package, on keys of their own.

@@ -16,6 +16,8 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
+func TestMain(m *testing.M) { redistest.MainOf(m, 8) }
+
 // Values that somebody's hand may set a fence to. Above the spent ones there is no greater
 // token that numbers of Lua can tell from its neighbours; the others are no token.
 var (

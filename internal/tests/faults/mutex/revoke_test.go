@@ -47,24 +47,6 @@ func TestHolderIsToldOfARevokeAtOnce(t *testing.T) {
 	redistest.Check(t, p99 <= harness.Slack, "the 99th of 100 holders was told after %v", p99)
 }
 
-// Where memory has run out a lock is revoked and passed on.
-func TestRevokeWhereMemoryHasRunOut(t *testing.T) {
-	srv := redistest.StartServer(t, redistest.Newest(t), "--maxmemory-policy", "noeviction")
-	s := newSite(t, srv.Client())
-	holder, operator := s.handle(srv.Client(), mutex.Config{}), s.handle(srv.Client(), mutex.Config{})
-	l := redistest.Must(holder.Lock(t.Context(), s.Key))(t)
-	waiter := locking(operator, s.Key)
-	s.WaitQueued(1)
-	redistest.WantErr(t, s.RDB.ConfigSet(t.Context(), "maxmemory", "1").Err())
-	redistest.CheckNow(t, s.RDB.Set(t.Context(), "more", "x", 0).Err() != nil, "memory has not run out")
-	redistest.Expect(t, operator.Revoke(t.Context(), s.Key, l.ID(), "it hangs"), nil, "revoke: %v")
-	next := within(t, redistest.Soon, waiter)
-	redistest.Get(t, "the end of the Context", l.Context().Done())
-	redistest.WantErr(t, context.Cause(l.Context()), leasehold.ErrRevoked)
-	redistest.WantErr(t, s.RDB.ConfigSet(t.Context(), "maxmemory", "0").Err())
-	redistest.NoError(t, next.Unlock())
-}
-
 // Every subscription of a handle with many locks is cut: the handle renews each lock, many in a round trip, and no
 // lock is lost. On a Cluster, where each key has a subscription of its own, too.
 func TestLocksAreRenewedTogetherAfterACut(t *testing.T) {

@@ -131,12 +131,7 @@ func TestGrantAfterASlotMoved(t *testing.T) {
 		}
 		// Its client has heard of the move, and subscribed there.
 		to := c.NodeFor(s.Part("holders")).Client()
-		harness.Until(t, redistest.Soon, func() error {
-			if all, err := to.PubSubShardChannels(t.Context(), "*").Result(); err != nil || len(all) == 0 {
-				return fmt.Errorf("%q: %v", all, err)
-			}
-			return nil
-		})
+		redistest.Eventually(t, "a subscription there", func() bool { return len(to.PubSubShardChannels(t.Context(), "*").Val()) > 0 })
 		began := time.Now()
 		redistest.WantErr(t, l.Unlock())
 		next := within(t, redistest.Soon, waiter)

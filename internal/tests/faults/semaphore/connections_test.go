@@ -2,7 +2,6 @@ package semaphore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -26,12 +25,7 @@ func TestPoolExhaustedByOthers(t *testing.T) {
 		l := redistest.Must(h.Acquire(t.Context(), s.Key))(t)
 		blocked := make(chan error, 1)
 		go func() { blocked <- rdb.BLPop(context.Background(), 0, s.Part("list")).Err() }()
-		harness.Until(t, 5*time.Second, func() error {
-			if p.Count("BLPOP") == 0 {
-				return errors.New("BLPOP isn't there")
-			}
-			return nil
-		})
+		redistest.Eventually(t, "BLPOP", func() bool { return p.Count("BLPOP") > 0 })
 		renewals := harness.Answers(p, "renew")
 		for range 3 { // a TTL
 			select {
@@ -92,15 +86,12 @@ func TestLeasesOutliveDeadConnections(t *testing.T) {
 	lost := 0
 	var cause error
 	for _, l := range all {
-		harness.Until(t, 2*ttl, func() error {
+		redistest.Eventually(t, "a renewal since", func() bool {
 			if err := context.Cause(l.Context()); err != nil {
 				lost, cause = lost+1, err
-				return nil
+				return true
 			}
-			if !l.Deadline().After(end.Add(ttl - ttl/40)) {
-				return errors.New("not renewed since")
-			}
-			return nil
+			return l.Deadline().After(end.Add(ttl - ttl/40))
 		})
 	}
 	redistest.Check(t, lost <= 0, "%d of 100 leases were lost by a second of silence: %v", lost, cause)

@@ -50,12 +50,7 @@ func TestRefusedLeavesAreRepeated(t *testing.T) {
 				if err := l.Release(); err != nil {
 					redistest.WantErr(t, err, leasehold.ErrUnavailable)
 				}
-				harness.Until(t, 10*time.Second, func() error {
-					if s.InUse() != 0 {
-						return errors.New("the permit is taken")
-					}
-					return nil
-				})
+				harness.WaitCount(t, "permits", 0, s.InUse)
 				redistest.Expect(t, said.Load(), times, "%d leaves were refused")
 			})
 		}
@@ -91,12 +86,9 @@ func noBusyLoop(tb testing.TB, p *redistest.Proxy, most int) {
 // renewed waits until a lease was renewed, and fails the test where it is lost.
 func renewed(tb testing.TB, l *semaphore.Lease, since time.Time) {
 	tb.Helper()
-	harness.Until(tb, 10*time.Second, func() error {
+	redistest.Eventually(tb, "a renewal", func() bool {
 		redistest.Require(tb, context.Cause(l.Context()), nil, "lost: %v")
-		if !l.Deadline().After(since) {
-			return errors.New("not renewed")
-		}
-		return nil
+		return l.Deadline().After(since)
 	})
 }
 

@@ -2,7 +2,6 @@ package semaphore
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -135,12 +134,9 @@ func TestEnterIsVoidAfterItsTime(t *testing.T) {
 		cancel()
 		redistest.WantErr(t, harness.Got(t, harness.Slack, "an acquisition", done).Err, context.Canceled)
 		x.awaitLeave()
-		harness.Until(t, 10*time.Second, func() error {
-			n, err := x.RDB.Exists(context.Background(), x.Part("alive")).Result()
-			if err == nil && n != 0 {
-				err = errors.New("the tombstone is there")
-			}
-			return err
+		redistest.Eventually(t, "the tombstone to go", func() bool {
+			n, err := x.RDB.Exists(t.Context(), x.Part("alive")).Result()
+			return err == nil && n == 0
 		})
 		redistest.Expect(t, x.deliver(), enterVoid, "the late enter was answered with %d")
 		x.nothing()

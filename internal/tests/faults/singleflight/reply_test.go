@@ -14,6 +14,8 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
+func TestMain(m *testing.M) { redistest.MainOf(m, 8) }
+
 // replyLoser is a site at which one reply is lost.
 type replyLoser struct {
 	*groupSite
@@ -32,15 +34,13 @@ func (x *replyLoser) open() *singleflight.Group[string] { return x.group(x.Clien
 // fetch calls Fetch. A time-out while it opens a connection is the one failure
 // that go-redis doesn't try again by itself: then the caller does.
 func (x *replyLoser) fetch(ctx context.Context, g *singleflight.Group[string], load loaderFunc) <-chan fetchResult {
-	done := make(chan fetchResult, 1)
-	go func() {
+	return harness.Go(func() (singleflight.Result[string], error) {
 		r, err := g.Fetch(ctx, x.Key, load)
 		if errors.Is(err, leasehold.ErrUnavailable) && x.Silent && (x.Lost() == "HELLO" || x.Lost() == "CLIENT") {
 			r, err = g.Fetch(ctx, x.Key, load)
 		}
-		done <- fetchResult{r, err, time.Now()}
-	}()
-	return done
+		return r, err
+	})
 }
 
 // gives is a loader that returns v when gate is closed.
@@ -57,11 +57,11 @@ func (x *replyLoser) wants(what string, done <-chan fetchResult, within time.Dur
 	x.TB.Helper()
 	r := harness.Got(x.TB, within+harness.Slack, what, done)
 	for _, v := range values {
-		if r.err == nil && r.Value == v {
+		if r.Err == nil && r.Value.Value == v {
 			return
 		}
 	}
-	x.TB.Errorf("%s got %.10q (%v), %v; want one of %.10q", what, r.Value, r.Source, r.err, values)
+	x.TB.Errorf("%s got %.10q (%v), %v; want one of %.10q", what, r.Value.Value, r.Value.Source, r.Err, values)
 }
 
 // groupLives are uses of a key from the first command to the last; most loads of
@@ -112,8 +112,8 @@ func lifeThatFails(x *replyLoser) {
 		x.loads.Add(1)
 		return "", errors.New("code 4711")
 	}))
-	if r.err == nil || !strings.Contains(r.err.Error(), "code 4711") {
-		x.TB.Errorf("the caller with the failing loader got %q, %v", r.Value, r.err)
+	if r.Err == nil || !strings.Contains(r.Err.Error(), "code 4711") {
+		x.TB.Errorf("the caller with the failing loader got %q, %v", r.Value.Value, r.Err)
 	}
 }
 
@@ -142,7 +142,7 @@ func lifeThatGivesUp(x *replyLoser) {
 	x.WaitQueued(1)
 	cancel()
 	r := harness.Got(x.TB, harness.Slack, "the caller that gave up", follows)
-	redistest.Check(x.TB, errors.Is(r.err, context.Canceled), "the caller that gave up got %q, %v", r.Value, r.err)
+	redistest.Check(x.TB, errors.Is(r.Err, context.Canceled), "the caller that gave up got %q, %v", r.Value.Value, r.Err)
 	x.WaitQueued(0)
 	close(gate)
 	x.wants("the loading caller", leads, 3*time.Second, "one")

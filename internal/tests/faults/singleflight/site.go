@@ -81,18 +81,17 @@ type loaderFunc = func(ctx context.Context) (string, error)
 func loaderOf(v string) loaderFunc { return func(context.Context) (string, error) { return v, nil } }
 
 // fetchResult is what a call in another goroutine came to, and when.
-type fetchResult struct {
-	singleflight.Result[string]
-	err error
-	at  time.Time
-}
+type fetchResult = harness.Returned[singleflight.Result[string]]
 
 // startFetch calls Fetch in another goroutine.
 func startFetch(ctx context.Context, g *singleflight.Group[string], key string, load loaderFunc) <-chan fetchResult {
-	done := make(chan fetchResult, 1)
-	go func() {
-		r, err := g.Fetch(ctx, key, load)
-		done <- fetchResult{r, err, time.Now()}
-	}()
-	return done
+	return harness.Go(func() (singleflight.Result[string], error) { return g.Fetch(ctx, key, load) })
 }
+
+func wantValue(t *testing.T, who, want string, done <-chan fetchResult) {
+	t.Helper()
+	r := harness.Got(t, 20*time.Second, who, done)
+	redistest.Check(t, r.Err == nil && r.Value.Value == want, "%s got %q (%v), %v; want %q", who, r.Value.Value, r.Value.Source, r.Err, want)
+}
+
+func loadLocally(c *singleflight.Config[string]) { c.OnUnavailable = singleflight.LoadLocally }

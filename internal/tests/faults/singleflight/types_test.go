@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,9 +61,8 @@ func TestFaultKeyOfAnotherType(t *testing.T) {
 				redistest.Check(t, err == nil && r.Value == "value", "a load that met it at its end gave %q, %v", r.Value, err)
 				theirs("land")
 				s.RDB.Del(ctx, s.Part(part))
-				harness.Until(t, 10*time.Second, func() error { // when the lease that could not be given back is over
-					_, err := g.Do(ctx, s.Key, loaderOf("value"))
-					return err
+				redistest.Eventually(t, "the end of the lease that could not be given back", func() bool {
+					return redistest.ErrorOf(g.Do(ctx, s.Key, loaderOf("value"))) == nil
 				})
 			})
 		}
@@ -94,7 +94,16 @@ func TestFaultOutOfMemoryDuringALoad(t *testing.T) {
 	s := newFaultSite(t, srv.Client())
 	g, other := s.group(srv.Client()), s.group(srv.Client())
 	warmUp(t, g)
-	load, began, gate := oldThenNew()
+	began, gate := make(chan struct{}), make(chan struct{})
+	var calls atomic.Int32
+	load := func(context.Context) (string, error) {
+		if calls.Add(1) > 1 {
+			return "new", nil
+		}
+		close(began)
+		<-gate
+		return "old", nil
+	}
 	leads := startFetch(t.Context(), g, s.Key, load)
 	harness.Got(t, 10*time.Second, "the load", began)
 	joins, waits := startFetch(t.Context(), g, s.Key, load), startFetch(t.Context(), other, s.Key, load)
