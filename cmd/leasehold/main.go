@@ -6,15 +6,16 @@ import (
 	"os"
 
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/cli"
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/run"
 )
 
 func main() {
-	if code, ok := inner(os.Args[1:]); ok {
+	if code, ok := run.Inner(os.Args[1:]); ok {
 		os.Exit(code)
 	}
 	code, signal := cli.Execute(context.Background(), os.Args[1:])
 	if signal != 0 {
-		dieOf(signal)
+		run.DieOf(signal)
 	}
 	os.Exit(code)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/run"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 )
@@ -25,7 +26,7 @@ import (
 const asTool = "LEASEHOLD_TEST_AS_TOOL"
 
 func TestMain(m *testing.M) {
-	if code, ok := inner(os.Args[1:]); ok {
+	if code, ok := run.Inner(os.Args[1:]); ok {
 		os.Exit(code)
 	}
 	switch {

@@ -66,6 +66,6 @@ var commands = []mutation{
 		"if u.HeldFor > 0 && !u.Overlong &&", "if u.HeldFor > 0 &&"),
 	cut("ls: a lease that is kept does not hang", "internal/listing/since.go", "./cmd/leasehold/internal/cli", "TestLeaseThatMayBeIdle",
 		"h.TTL > 0 && !h.Keeps &&", "h.TTL > 0 &&"),
-	cut("revoke: an ID is no flag", "cmd/leasehold/internal/cli/revoke.go", "./cmd/leasehold/internal/cli", "TestRevokeTakesIDs",
+	cut("revoke: an ID is no flag", "cmd/leasehold/internal/cli/change.go", "./cmd/leasehold/internal/cli", "TestRevokeTakesIDs",
 		"if i < 0 || err != nil ||", "if i < 0 || err == nil ||"),
 }

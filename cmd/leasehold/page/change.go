@@ -43,8 +43,7 @@ func (p *Page) changed(w http.ResponseWriter, r *http.Request, change func(ctx c
 	}
 }
 
-// limit sets the limit of a key, or the total of a family. A key of a family with
-// hashed keys is known by its hash, which is what Redis has: it is not hashed again.
+// limit sets the limit of a key, or the total of a family.
 func (p *Page) limit(w http.ResponseWriter, r *http.Request) {
 	p.changed(w, r, func(ctx context.Context, of listing.Resource) error {
 		n, err := strconv.Atoi(r.PostFormValue("limit"))
@@ -54,9 +53,7 @@ func (p *Page) limit(w http.ResponseWriter, r *http.Request) {
 		if of.Kind != keys.Semaphore || of.Whole {
 			return fmt.Errorf("%w: only permits have a limit to set", leasehold.ErrInvalid)
 		}
-		return changes.Set(ctx, p.rdb, p.opt.Prefix, changes.Limit{
-			Family: of.Family, Key: of.Key, Total: of.HasTotal && of.Key == "", HasTotal: of.HasTotal, N: n,
-		})
+		return changes.Set(ctx, p.rdb, p.opt.Prefix, of, n)
 	})
 }
 
@@ -67,16 +64,14 @@ func (p *Page) revoke(w http.ResponseWriter, r *http.Request) {
 		if of.Kind == keys.Guard || of.Whole {
 			return fmt.Errorf("%w: there is nothing to revoke", leasehold.ErrInvalid)
 		}
-		x := changes.Revocation{
-			Kind: of.Kind, Family: of.Family, Key: of.Key, HasTotal: of.HasTotal, ID: r.PostFormValue("id"), Reason: r.PostFormValue("reason"),
-		}
+		id := r.PostFormValue("id")
 		if of.HasTotal && of.Key == "" {
 			var err error
-			if x.Key, err = p.tenant(ctx, of, x.ID); err != nil {
+			if of.Key, err = p.tenant(ctx, of, id); err != nil {
 				return err
 			}
 		}
-		return changes.Revoke(ctx, p.rdb, p.opt.Prefix, x)
+		return changes.Revoke(ctx, p.rdb, p.opt.Prefix, of, id, r.PostFormValue("reason"))
 	})
 }
 

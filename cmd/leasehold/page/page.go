@@ -19,7 +19,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
 	"slices"
@@ -62,7 +61,6 @@ type Page struct {
 	hub    *hub
 	proof  string // what the cookie of a browser that gave the token holds
 	routes http.Handler
-	static fs.FS
 }
 
 // New makes a page. It sends nothing before somebody watches. Close ends what browsers watch.
@@ -76,16 +74,12 @@ func New(rdb redis.UniversalClient, opt Options) (*Page, error) {
 	if opt.Prefix == "" {
 		opt.Prefix = keys.DefaultPrefix
 	}
-	static, err := fs.Sub(web, "web")
-	if err != nil {
-		return nil, err
-	}
 	sum := sha256.Sum256([]byte("leasehold page\x00" + opt.Token))
-	p := &Page{rdb: rdb, opt: opt, hub: newHub(rdb, opt), proof: hex.EncodeToString(sum[:]), static: static}
+	p := &Page{rdb: rdb, opt: opt, hub: newHub(rdb, opt), proof: hex.EncodeToString(sum[:])}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", p.index)
 	for _, name := range []string{"app.js", "chart.js", "login.js", "style.css", "icon.svg"} {
-		mux.HandleFunc("GET /"+name, p.file)
+		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, web, "web/"+name) })
 	}
 	mux.HandleFunc("POST /login", p.login)
 	mux.HandleFunc("GET /events", p.events)
@@ -158,15 +152,11 @@ func (p *Page) is(token string) bool {
 }
 
 func (p *Page) index(w http.ResponseWriter, r *http.Request) {
-	name := "/page.html"
+	name := "web/page.html"
 	if !p.admitted(r) {
-		name = "/login.html"
+		name = "web/login.html"
 	}
-	http.ServeFileFS(w, r, p.static, name)
-}
-
-func (p *Page) file(w http.ResponseWriter, r *http.Request) {
-	http.ServeFileFS(w, r, p.static, r.URL.Path)
+	http.ServeFileFS(w, r, web, name)
 }
 
 // login takes the token and gives a cookie for it. A wrong one costs a moment.

@@ -47,62 +47,40 @@ func documentedRights(t *testing.T, cluster bool) rights {
 	return r
 }
 
-// deployment is a server or a Cluster with users.
-type deployment struct {
-	t     *testing.T
-	addrs []string // one is a single server
-	nodes []*redistest.Server
-}
-
 // as makes a user with rules, and says where it goes in.
-func (d *deployment) as(user string, rules []string) (rdb redis.UniversalClient, url string) {
-	d.t.Helper()
+func as(t *testing.T, target redistest.Target, user string, rules []string) (rdb redis.UniversalClient, url string) {
+	t.Helper()
 	args := []any{"ACL", "SETUSER", user, "reset"}
 	for _, rule := range rules {
 		args = append(args, rule)
 	}
-	for _, node := range d.nodes {
-		redistest.WantErr(d.t, node.Client().Do(d.t.Context(), args...).Err())
+	nodes := []*redistest.Server{target.Server}
+	if target.Cluster != nil {
+		nodes = target.Cluster.Nodes
 	}
-	rdb = redis.NewUniversalClient(&redis.UniversalOptions{Addrs: d.addrs, IsClusterMode: len(d.addrs) > 1, Username: user, Password: "secret"})
-	d.t.Cleanup(func() { _ = rdb.Close() })
-	url = "redis://" + user + ":secret@" + d.addrs[0]
-	if len(d.addrs) > 1 {
-		url = "redis+cluster://" + user + ":secret@" + d.addrs[0] + "?addr=" + strings.Join(d.addrs[1:], "&addr=")
+	for _, node := range nodes {
+		redistest.WantErr(t, node.Client().Do(t.Context(), args...).Err())
 	}
-	return rdb, url
+	rdb = target.Client(t, func(o *redis.UniversalOptions) { o.Username, o.Password = user, "secret" })
+	return rdb, strings.Replace(target.URL(t), "://", "://"+user+":secret@", 1)
 }
 
 // The documented lines are enough for services that use, people that read and people that revoke, and say nothing
 // that is not needed. That each rule of the first is needed is shown by TestDocumentedACL.
-func TestRightsOfOperations(t *testing.T) {
-	t.Run("one server", func(t *testing.T) {
-		for _, v := range redistest.NeedServers(t) {
-			t.Run(v.Name, func(t *testing.T) {
-				s := redistest.StartServer(t, v)
-				tryRights(&deployment{t, []string{s.Addr()}, []*redistest.Server{s}}, v == redistest.Newest(t))
-			})
-		}
-	})
-	t.Run("Cluster", func(t *testing.T) {
-		c := redistest.StartPatientCluster(t, redistest.Newest(t))
-		tryRights(&deployment{t, c.Addrs(), c.Nodes}, true)
-	})
-}
+func TestRightsOfOperations(t *testing.T) { redistest.EachReal(t, tryRights) }
 
-func tryRights(d *deployment, eachIsNeeded bool) {
-	t := d.t
-	documented := documentedRights(t, len(d.addrs) > 1)
-	app, _ := d.as("app", documented["app"])
+func tryRights(t *testing.T, target redistest.Target) {
+	documented := documentedRights(t, target.Cluster != nil)
+	app, _ := as(t, target, "app", documented["app"])
 	seen, lock := use(t, app)
 
-	viewer, url := d.as("viewer", documented["viewer"])
+	viewer, url := as(t, target, "viewer", documented["viewer"])
 	// Nothing was sent that could have had an effect.
 	for _, args := range [][]string{
-		{"revoke", "--mutex", "jobs", "--key", "nightly", "--reason", "a test", lock.ID()},
-		{"revoke", "--semaphore", "exports-0", "--key", "acme", "--reason", "a test", lock.ID()},
-		{"set-limit", "--semaphore", "exports-0", "--key", "acme", "3"},
-		{"set-limit", "--semaphore", "exports-0", "--key", "acme", "3", "--has-total=false"},
+		{"revoke", "--mutex", "rights-jobs", "--key", "nightly", "--reason", "a test", lock.ID()},
+		{"revoke", "--semaphore", "rights-exports-0", "--key", "acme", "--reason", "a test", lock.ID()},
+		{"set-limit", "--semaphore", "rights-exports-0", "--key", "acme", "3"},
+		{"set-limit", "--semaphore", "rights-exports-0", "--key", "acme", "3", "--has-total=false"},
 	} {
 		var e *run.Error
 		if _, err := do(t, url, args...); !errors.As(err, &e) || e.Code != run.CodeRefused || !strings.Contains(err.Error(), "lacks a right") || strings.Contains(err.Error(), "may have been") {
@@ -110,34 +88,32 @@ func tryRights(d *deployment, eachIsNeeded bool) {
 		}
 	}
 	redistest.WantErr(t, read(t, viewer, url, seen))
-	oncall, url := d.as("oncall", documented["oncall"])
+	oncall, url := as(t, target, "oncall", documented["oncall"])
 	redistest.WantErr(t, read(t, oncall, url, seen))
-	if eachIsNeeded {
+	if target.Version == redistest.Newest(t) { // each rule is needed
 		for _, rule := range documented["viewer"] {
-			switch {
-			case !strings.HasPrefix(rule, "+") && !strings.HasPrefix(rule, "%"):
+			// The two commands are sent only where the client library or the URL does not say enough.
+			if !strings.ContainsAny(rule[:1], "+%") || rule == "+command" || rule == "+cluster|shards" {
 				continue
-			case rule == "+command" || rule == "+cluster|shards":
-				continue // only where the client library or the URL does not say enough
 			}
-			less, url := d.as("less", without(documented["viewer"], rule))
+			less, url := as(t, target, "less", without(documented["viewer"], rule))
 			redistest.Check(t, read(t, less, url, seen) != nil, "nothing fails for a viewer without %s", rule)
 		}
-		m := redistest.Must(mutex.New(app, mutex.Config{Name: "jobs"}))(t)
+		m := redistest.Must(mutex.New(app, mutex.Config{Name: "rights-jobs"}))(t)
 		defer m.Close(t.Context())
 		// +xrange reads the streams, and only a full one is read for a revocation.
 		for _, rule := range []string{"+zscan", "+xadd", "+xlen"} {
 			// A lock for each: a script that is refused in its middle has taken it.
 			l := redistest.Must(m.Lock(t.Context(), "without "+rule))(t)
-			_, url := d.as("less", without(documented["oncall"], rule))
-			if out, err := do(t, url, "revoke", "--mutex", "jobs", "--key", "without "+rule, "--reason", "a test", l.ID()); err == nil {
+			_, url := as(t, target, "less", without(documented["oncall"], rule))
+			if out, err := do(t, url, "revoke", "--mutex", "rights-jobs", "--key", "without "+rule, "--reason", "a test", l.ID()); err == nil {
 				t.Errorf("nothing fails for an engineer on call without %s: %s", rule, out)
 			}
 		}
 	}
-	ok(t, url, "", "revoke", "--mutex", "jobs", "--key", "nightly", "--reason", "host is gone", lock.ID())
+	ok(t, url, "", "revoke", "--mutex", "rights-jobs", "--key", "nightly", "--reason", "host is gone", lock.ID())
 	wantRevoked(t, lock.Context())
-	if entries, err := oncall.XRange(t.Context(), "leasehold:mtx:{jobs:nightly}:audit", "-", "+").Result(); err != nil || len(entries) == 0 {
+	if entries, err := oncall.XRange(t.Context(), "leasehold:mtx:{rights-jobs:nightly}:audit", "-", "+").Result(); err != nil || len(entries) == 0 {
 		t.Errorf("the audit stream has %v, %v", entries, err)
 	}
 }
@@ -158,31 +134,31 @@ func use(t *testing.T, rdb redis.UniversalClient) (families []string, lock *mute
 			_ = h.Close(context.Background())
 		}
 	})
-	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "jobs"}))(t)
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "rights-jobs"}))(t)
 	lock = redistest.Must(m.Lock(ctx, "nightly"))(t)
 	go m.Lock(ctx, "nightly")
-	guard := redistest.Must(mutex.NewGuard(rdb, mutex.GuardConfig{Name: "jobs"}))(t)
+	guard := redistest.Must(mutex.NewGuard(rdb, mutex.GuardConfig{Name: "rights-jobs"}))(t)
 	redistest.WantErr(t, guard.Set(ctx, "nightly", lock.Token(), "v", time.Minute))
 	for _, total := range []int{0, 2} {
-		s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: fmt.Sprint("exports-", total), Limit: 1, Total: total}))(t)
+		s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: fmt.Sprint("rights-exports-", total), Limit: 1, Total: total}))(t)
 		handles = append(handles, s)
 		redistest.WantErr(t, s.SetLimit(ctx, "acme", 2))
 		redistest.Must(s.AcquireN(ctx, "acme", 2))(t)
 		go s.Acquire(ctx, "acme")
 	}
-	g := redistest.Must(singleflight.New(rdb, singleflight.Config[string]{Name: "pages", TTL: time.Minute}))(t)
+	g := redistest.Must(singleflight.New(rdb, singleflight.Config[string]{Name: "rights-pages", TTL: time.Minute}))(t)
 	handles = append(handles, m, g)
 	redistest.Must(g.Do(ctx, "acme", func(context.Context) (string, error) { return "v", nil }))(t)
-	for _, queue := range []string{"leasehold:mtx:{jobs:nightly}:queue", "leasehold:sem:{exports-0:acme}:queue", "leasehold:sem:{exports-2}:queue"} {
+	for _, queue := range []string{"leasehold:mtx:{rights-jobs:nightly}:queue", "leasehold:sem:{rights-exports-0:acme}:queue", "leasehold:sem:{rights-exports-2}:queue"} {
 		redistest.Eventually(t, "a waiter in "+queue, func() bool { return rdb.ZCard(ctx, queue).Val() == 1 })
 	}
-	return []string{"--mutex jobs --key nightly", "--semaphore exports-0 --key acme", "--semaphore exports-2", "--semaphore exports-2 --key acme", "--cache pages --key acme", "--guard jobs --key nightly"}, lock
+	return []string{"--mutex rights-jobs --key nightly", "--semaphore rights-exports-0 --key acme", "--semaphore rights-exports-2", "--semaphore rights-exports-2 --key acme", "--cache rights-pages --key acme", "--guard rights-jobs --key nightly"}, lock
 }
 
 // read lists, shows and inspects as a user, and reads an audit stream. It returns what failed.
 func read(t *testing.T, rdb redis.UniversalClient, url string, families []string) error {
 	t.Helper()
-	out, err := do(t, url, "ls", "--all")
+	out, err := do(t, url, "ls", "--all", "rights-")
 	if err == nil && (strings.Count(out, "\n") < 6 || strings.Contains(out, "?")) {
 		err = fmt.Errorf("ls says\n%s", out)
 	}
@@ -192,12 +168,12 @@ func read(t *testing.T, rdb redis.UniversalClient, url string, families []string
 			all = append(all, fmt.Errorf("show %s: %w\n%s", family, err, out))
 		}
 	}
-	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "jobs"}))(t)
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "rights-jobs"}))(t)
 	_, err = m.Inspect(t.Context(), "nightly")
 	all = append(all, err, m.Close(t.Context()))
-	s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports-2", Limit: 1, Total: 2}))(t)
+	s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "rights-exports-2", Limit: 1, Total: 2}))(t)
 	_, err = s.Inspect(t.Context(), "acme")
 	all = append(all, err, s.Close(t.Context()))
-	all = append(all, rdb.XRange(t.Context(), "leasehold:mtx:{jobs:nightly}:audit", "-", "+").Err())
+	all = append(all, rdb.XRange(t.Context(), "leasehold:mtx:{rights-jobs:nightly}:audit", "-", "+").Err())
 	return errors.Join(all...)
 }

@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+	"golang.org/x/term"
 
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/connect"
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/run"
@@ -53,7 +56,9 @@ password need not be in it: see --redis-file and --redis-password-file.`,
 	a.connect.Flags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&a.prefix, "prefix", "", `what the keys in Redis begin with (default "leasehold")`)
 	root.AddCommand(a.ls(), a.show(), a.doctor(), a.top(), a.serve(), a.setLimit(), a.revoke(), a.demo(), man(root))
-	root.AddCommand(a.ofUnix()...)
+	if run.Possible {
+		root.AddCommand(a.run())
+	}
 	root.SetUsageTemplate(strings.NewReplacer(
 		".LocalFlags.FlagUsages", ".LocalFlags.FlagUsagesWrapped 80", ".InheritedFlags.FlagUsages", ".InheritedFlags.FlagUsagesWrapped 80",
 	).Replace(root.UsageTemplate()))
@@ -141,7 +146,7 @@ func withCode(err error) error {
 func Execute(ctx context.Context, args []string) (code, signal int) {
 	// A reader that has gone is an error like a full disk. The signal of it would end the process without a word.
 	signals.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	out := &output{File: os.Stdout}
+	out := &output{file: os.Stdout}
 	root := New(out, os.Stderr)
 	root.SetArgs(idsBehindFlags(root, args))
 	err := root.ExecuteContext(ctx)
@@ -187,6 +192,35 @@ func withoutURLs(message string, args []string) string {
 	return message
 }
 
+// output is standard output. It remembers that it could not be written, which most commands
+// do not look at: on a full disk, or where the reader has gone.
+type output struct {
+	file *os.File
+	err  error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.file.Write(p)
+	o.err = cmp.Or(o.err, err)
+	return n, err
+}
+
+// width is the terminal's, 0 where there is none: then nothing is cut.
+func (a *app) width() (w int) {
+	if o, ok := a.out.(*output); ok {
+		w, _, _ = term.GetSize(int(o.file.Fd()))
+	}
+	return w
+}
+
+func (a *app) json(v any) error {
+	line, err := text.JSON(v)
+	if err == nil {
+		_, err = io.WriteString(a.out, line)
+	}
+	return err
+}
+
 // isUsage tells the errors that cobra makes of arguments it can't place.
 func isUsage(err error) bool {
 	for _, begin := range []string{"unknown command", "unknown flag", "required flag", "invalid argument", "accepts ", "requires ", "if any flags in the group", "at least one of the flags"} {
@@ -204,4 +238,24 @@ func version() string {
 		return "unknown"
 	}
 	return info.Main.Version
+}
+
+func man(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "man FOLDER",
+		Short: "Write the man pages into a folder",
+		Long: `man writes a page for each command, leasehold.1, leasehold-run.1 and so on, into
+a folder that it makes where there is none.`,
+		Example: `  leasehold man /usr/local/share/man/man1`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return err
+			}
+			// Of no date, so that the same version gives the same pages.
+			date := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+			root.DisableAutoGenTag = true
+			return doc.GenManTree(root, &doc.GenManHeader{Title: "LEASEHOLD", Section: "1", Source: "leasehold", Manual: "leasehold", Date: &date}, args[0])
+		},
+	}
 }

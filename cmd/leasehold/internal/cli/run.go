@@ -1,5 +1,3 @@
-//go:build unix
-
 package cli
 
 import (
@@ -16,8 +14,6 @@ import (
 
 // defaultGrace is how long before its lease ends a program is told to stop.
 const defaultGrace = 5 * time.Second
-
-func (a *app) ofUnix() []*cobra.Command { return []*cobra.Command{a.run()} }
 
 func (a *app) run() *cobra.Command {
 	var o run.Options

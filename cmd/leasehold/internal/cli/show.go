@@ -18,17 +18,19 @@ import (
 
 // target says which key a command is about.
 type target struct {
-	mutex, semaphore, cache, guard string
-	key                            string
-	hashed                         bool
+	families map[string]*string // by the word for the kind; one has a name
+	key      string
+	hashed   bool
 }
 
 func (x *target) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&x.mutex, "mutex", "", "family of locks")
-	f.StringVar(&x.semaphore, "semaphore", "", "family of permits")
-	f.StringVar(&x.cache, "cache", "", "family of cached values")
-	f.StringVar(&x.guard, "guard", "", "family of guarded values")
+	x.families = map[string]*string{
+		"mutex":     f.String("mutex", "", "family of locks"),
+		"semaphore": f.String("semaphore", "", "family of permits"),
+		"cache":     f.String("cache", "", "family of cached values"),
+		"guard":     f.String("guard", "", "family of guarded values"),
+	}
 	f.StringVar(&x.key, "key", "", "the key; of a family with a total, none is the family")
 	f.BoolVar(&x.hashed, "hashed", false, "the family has HashKeys: --key is hashed as it does")
 	c.MarkFlagsOneRequired("mutex", "semaphore", "cache", "guard")
@@ -36,29 +38,20 @@ func (x *target) flags(c *cobra.Command) {
 }
 
 // resources are what it may mean: a semaphore's key may be a tenant of a family with a total.
-func (x *target) resources(prefix string) ([]listing.Resource, error) {
-	kind, family := keys.Mutex, x.mutex
-	switch {
-	case x.semaphore != "":
-		kind, family = keys.Semaphore, x.semaphore
-	case x.cache != "":
-		kind, family = keys.Flight, x.cache
-	case x.guard != "":
-		kind, family = keys.Guard, x.guard
+func (x *target) resources(prefix string) (all []listing.Resource, err error) {
+	for word, family := range x.families {
+		kind := text.Kinds[word]
+		for _, total := range []bool{true, false} {
+			// Without a key only a family with a total, and the loads of a cache, are shown.
+			if *family != "" && (!total || kind == keys.Semaphore) && (x.key != "" || total || kind == keys.Flight) {
+				all = append(all, listing.Of(prefix, kind, *family, keys.Shown(x.key, x.hashed), total))
+			}
+		}
 	}
-	if x.key == "" && kind != keys.Semaphore && kind != keys.Flight {
-		return nil, errors.New("no key: want --key")
+	if len(all) == 0 {
+		return nil, errors.New("want the name of a family, and --key")
 	}
-	of := func(total bool) listing.Resource {
-		return listing.Of(prefix, kind, family, keys.Shown(x.key, x.hashed), total)
-	}
-	if kind != keys.Semaphore {
-		return []listing.Resource{of(false)}, nil
-	}
-	if x.key == "" { // only a family with a total is shown as one
-		return []listing.Resource{of(true)}, nil
-	}
-	return []listing.Resource{of(true), of(false)}, nil
+	return all, nil
 }
 
 func (a *app) show() *cobra.Command {
@@ -166,9 +159,5 @@ func (a *app) state(s listing.State, usual time.Duration, oneOfSome bool) {
 	if s.FailedFor > 0 {
 		fmt.Fprintf(a.out, "A failed load is remembered for another %s: until then callers get its error.\n", text.Duration(s.FailedFor))
 	}
-	for _, rows := range [][][]string{text.Holders(s), text.Waiters(s)} {
-		if rows != nil {
-			fmt.Fprint(a.out, "\n"+text.Table(rows, text.EntrySides, text.LabelColumn, a.width()))
-		}
-	}
+	fmt.Fprint(a.out, text.Entries(s, a.width()))
 }

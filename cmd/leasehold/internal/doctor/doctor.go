@@ -6,7 +6,7 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -113,7 +113,7 @@ func (v *visit) meet(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		sort.Slice(v.nodes, func(i, j int) bool { return v.nodes[i].name < v.nodes[j].name })
+		slices.SortFunc(v.nodes, func(a, b node) int { return strings.Compare(a.name, b.name) })
 	} else {
 		v.nodes = []node{{name: "the server", rdb: v.rdb}}
 	}
@@ -143,20 +143,15 @@ func parse(text string) map[string]string {
 // each runs a check on each primary that tells of itself; what is of one that does not.
 func (v *visit) each(check, what string, look func(n node)) {
 	for _, n := range v.nodes {
-		if n.info == nil {
-			v.find(n.untold(check, what))
-		} else {
+		switch says := n.name + " does not tell " + what + ": "; {
+		case n.info != nil:
 			look(n)
+		case n.err != nil && !strings.HasPrefix(n.err.Error(), "NOPERM"):
+			v.find(Finding{check, Unknown, says + n.err.Error(), "", ""})
+		default:
+			v.find(Finding{check, Unknown, says + "INFO is refused", "", "Allow +info to the user who runs doctor."})
 		}
 	}
-}
-
-// untold is the finding of a check that needs INFO.
-func (n node) untold(check, what string) Finding {
-	if n.err != nil && !strings.HasPrefix(n.err.Error(), "NOPERM") {
-		return Finding{check, Unknown, n.name + " does not tell " + what + ": " + n.err.Error(), "", ""}
-	}
-	return Finding{check, Unknown, n.name + " does not tell " + what + ": INFO is refused", "", "Allow +info to the user who runs doctor."}
 }
 
 // refused says that the server answered, and that its answer is no.
@@ -168,27 +163,21 @@ func refused(err error) bool {
 func (v *visit) find(f Finding) { v.Findings = append(v.Findings, f) }
 
 func (v *visit) grade(check string) Grade {
-	worst := Good
+	grades, worst := []Grade{Good, Note, Unknown, Bad}, 0
 	for _, f := range v.Findings {
-		if f.Check == check && rank(f.Grade) > rank(worst) {
-			worst = f.Grade
+		if f.Check == check {
+			worst = max(worst, slices.Index(grades, f.Grade))
 		}
 	}
-	return worst
+	return grades[worst]
 }
-
-func rank(g Grade) int { return map[Grade]int{Good: 0, Note: 1, Unknown: 2, Bad: 3}[g] }
 
 func (v *visit) version() {
 	const check = "version"
 	v.each(check, "its version", func(n node) {
-		flavour, version := "Redis", n.info["redis_version"]
-		if n.info["valkey_version"] != "" {
-			flavour, version = "Valkey", n.info["valkey_version"]
-		}
-		least := 7
-		if flavour == "Valkey" {
-			least = 8
+		flavour, version, least := "Redis", n.info["redis_version"], 7
+		if valkey := n.info["valkey_version"]; valkey != "" {
+			flavour, version, least = "Valkey", valkey, 8
 		}
 		major, err := strconv.Atoi(strings.Split(version, ".")[0])
 		switch says := n.name + " is " + flavour + " " + version; {
@@ -213,18 +202,12 @@ func (v *visit) eviction() {
 			v.find(Finding{check, Good, says, "Where memory runs out, new requests fail with ErrUnavailable; what is held can still be given back.", ""})
 		case most == "0":
 			v.find(Finding{check, Note, says, "Nothing is evicted as long as maxmemory is 0.", "Set maxmemory-policy noeviction before somebody sets maxmemory."})
-		case strings.HasPrefix(policy, "volatile-"):
-			v.find(Finding{
-				check, Bad, says,
-				"All keys of leasehold expire, so that all of them may be evicted when memory runs out: a lease that is evicted ends early, and two may hold it for a moment.",
-				"Set maxmemory-policy noeviction, or use a server of its own for leases.",
-			})
 		default:
-			v.find(Finding{
-				check, Bad, says,
-				"Any key may be evicted when memory runs out: a lease that is evicted ends early, and two may hold it for a moment; limits that were set at run time are lost.",
-				"Set maxmemory-policy noeviction, or use a server of its own for leases.",
-			})
+			means := "Any key may be evicted when memory runs out: a lease that is evicted ends early, and two may hold it for a moment; limits that were set at run time are lost."
+			if strings.HasPrefix(policy, "volatile-") {
+				means = "All keys of leasehold expire, so that all of them may be evicted when memory runs out: a lease that is evicted ends early, and two may hold it for a moment."
+			}
+			v.find(Finding{check, Bad, says, means, "Set maxmemory-policy noeviction, or use a server of its own for leases."})
 		}
 	})
 }
@@ -245,32 +228,26 @@ func human(bytes string) string {
 func (v *visit) persistence(ctx context.Context) {
 	const check = "persistence"
 	v.each(check, "what it keeps on disk", func(n node) {
-		f := Finding{Check: check, Grade: Good}
+		const toChange = "Set appendonly yes, or let what is protected check the token."
 		save, known := setting(ctx, n, "save")
 		sync, _ := setting(ctx, n, "appendfsync")
 		switch {
 		case n.info["aof_enabled"] == "1" && sync == "always":
-			f.Says, f.Means = n.name+" appends each write to a file and syncs it (appendfsync always)", "A restart forgets nothing."
+			v.find(Finding{check, Good, n.name + " appends each write to a file and syncs it (appendfsync always)", "A restart forgets nothing.", ""})
 		case n.info["aof_enabled"] == "1":
-			f.Grade = Note
-			f.Says = n.name + " appends writes to a file (appendonly yes" + strings.TrimSuffix(", appendfsync "+sync, ", appendfsync ") + ")"
-			f.Means = "After a crash of the machine the last second may be missing: a lease that was granted in it is granted again, and its holder is told by its next renewal. Tokens rise all the same."
+			says := n.name + " appends writes to a file (appendonly yes" + strings.TrimSuffix(", appendfsync "+sync, ", appendfsync ") + ")"
+			v.find(Finding{check, Note, says, "After a crash of the machine the last second may be missing: a lease that was granted in it is granted again, " +
+				"and its holder is told by its next renewal. Tokens rise all the same.", ""})
 		case known && save != "":
-			f.Grade = Note
-			f.Says = n.name + " saves snapshots (save " + save + "), and appends nothing"
-			f.Means = "A restart forgets what was granted since the last snapshot: another may be granted what a holder still has, until that holder's next renewal. Tokens rise all the same."
-			f.Change = "Set appendonly yes, or let what is protected check the token."
+			v.find(Finding{check, Note, n.name + " saves snapshots (save " + save + "), and appends nothing", "A restart forgets what was granted since the last snapshot: " +
+				"another may be granted what a holder still has, until that holder's next renewal. Tokens rise all the same.", toChange})
 		case known:
-			f.Grade = Bad
-			f.Says = n.name + " keeps nothing on disk"
-			f.Means = "A restart forgets all leases, queues and limits: others are granted what holders still have, until those holders' next renewals. Tokens rise all the same, by the clock."
-			f.Change = "Set appendonly yes, or let what is protected check the token."
+			v.find(Finding{check, Bad, n.name + " keeps nothing on disk", "A restart forgets all leases, queues and limits: " +
+				"others are granted what holders still have, until those holders' next renewals. Tokens rise all the same, by the clock.", toChange})
 		default:
-			f.Grade = Unknown
-			f.Says = n.name + " appends nothing to a file, and does not tell whether it saves snapshots"
-			f.Change = "Allow +config|get to the user who runs doctor."
+			says := n.name + " appends nothing to a file, and does not tell whether it saves snapshots"
+			v.find(Finding{check, Unknown, says, "", "Allow +config|get to the user who runs doctor."})
 		}
-		v.find(f)
 		for _, name := range []string{"rdb_last_bgsave_status", "aof_last_write_status", "aof_last_bgrewrite_status"} {
 			if status := n.info[name]; status != "" && status != "ok" {
 				v.find(Finding{check, Bad, n.name + " says " + name + ": " + status, "It may refuse writes: nothing is granted then.", "See the server's log: often its disk is full."})

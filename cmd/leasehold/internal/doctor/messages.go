@@ -5,18 +5,12 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
 )
-
-func unique(all []string) []string {
-	sort.Strings(all)
-	return slices.Compact(all)
-}
 
 const rounds = 20
 

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -57,8 +58,9 @@ func (v *visit) rights(ctx context.Context) {
 	key := v.prefix + ":sem:{leasehold-doctor:none}:holders"
 	channel, pattern := v.inbox("leasehold-doctor")
 	var commands, patterns, absent, unknown []string
-	for name, args := range Needed(key, channel) {
-		err := v.rdb.Do(ctx, args...).Err()
+	needed := Needed(key, channel)
+	for _, name := range slices.Sorted(maps.Keys(needed)) {
+		err := v.rdb.Do(ctx, needed[name]...).Err()
 		switch {
 		case err == nil || err == redis.Nil || allowed(err):
 		case strings.Contains(err.Error(), "access a key"), strings.Contains(err.Error(), "access one of the keys"):
@@ -73,9 +75,10 @@ func (v *visit) rights(ctx context.Context) {
 			unknown = append(unknown, strings.ToUpper(name)+" ("+err.Error()+")")
 		}
 	}
-	missing := append(unique(patterns), unique(commands)...)
+	slices.Sort(patterns)
+	missing := append(slices.Compact(patterns), commands...)
 	if len(unknown) > 0 {
-		v.find(Finding{check, Unknown, "whether the user may do this was not found out: " + strings.Join(unique(unknown), ", "), "", "Run doctor again once the server answers."})
+		v.find(Finding{check, Unknown, "whether the user may do this was not found out: " + strings.Join(unknown, ", "), "", "Run doctor again once the server answers."})
 	} else if len(missing) == 0 && len(absent) == 0 {
 		v.find(Finding{check, Good, "the user may do all that is needed", "", ""})
 	}
@@ -83,6 +86,6 @@ func (v *visit) rights(ctx context.Context) {
 		v.find(Finding{check, Bad, "the user lacks rights: " + strings.Join(missing, " "), "Calls fail with ErrUnavailable, some of them only in rare situations.", "ACL SETUSER NAME " + strings.Join(missing, " ")})
 	}
 	if len(absent) > 0 {
-		v.find(Finding{check, Bad, "the server or a proxy does not know " + strings.Join(unique(absent), ", "), "Calls fail with ErrUnavailable.", "Connect to the server itself, or let the proxy pass these commands."})
+		v.find(Finding{check, Bad, "the server or a proxy does not know " + strings.Join(absent, ", "), "Calls fail with ErrUnavailable.", "Connect to the server itself, or let the proxy pass these commands."})
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -60,13 +58,7 @@ func startGuard(path string, o Options, env []string, group int) (*keeper, error
 		defer close(k.answers)
 		for in := bufio.NewScanner(words); in.Scan(); {
 			a := answer{}
-			for i, word := range strings.Fields(in.Text()) {
-				if i == 0 {
-					a.what = word
-				} else if i <= len(a.n) {
-					a.n[i-1], _ = strconv.Atoi(word)
-				}
-			}
+			_, _ = fmt.Sscan(in.Text(), &a.what, &a.n[0], &a.n[1]) // few have two numbers
 			k.answers <- a
 		}
 		_, _ = p.Wait()

@@ -155,18 +155,9 @@ func initiallyIgnored() map[syscall.Signal]bool {
 	return ignored
 }
 
-// runsAsAnother reports whether the file is a program that runs as another user, so that this one may not end it.
-func runsAsAnother(path string) (owner int, ok bool) {
-	var s unix.Stat_t
+// honoursSetuid reports whether a file whose mode says so may run as its owner.
+func honoursSetuid(path string) bool {
 	var fs unix.Statfs_t
-	if unix.Geteuid() == 0 || unix.Stat(path, &s) != nil || s.Mode&unix.S_ISUID == 0 || int(s.Uid) == unix.Getuid() {
-		return 0, false
-	}
-	if unix.Statfs(path, &fs) == nil && fs.Flags&unix.ST_NOSUID != 0 {
-		return 0, false
-	}
-	if kept, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err == nil && kept == 1 {
-		return 0, false
-	}
-	return int(s.Uid), true
+	kept, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
+	return (err != nil || kept != 1) && (unix.Statfs(path, &fs) != nil || fs.Flags&unix.ST_NOSUID == 0)
 }

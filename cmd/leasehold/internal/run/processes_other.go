@@ -30,10 +30,11 @@ func descendants(_ int, sessions, _ []int) []process {
 	return []process{{pid: -group, name: "the program's group"}}
 }
 
-func adopt() error        { return nil }
-func byDescent() bool     { return false }
-func isStopped(int) bool  { return true }
-func isOrphaned(int) bool { return false }
+func adopt() error              { return nil }
+func byDescent() bool           { return false }
+func isStopped(int) bool        { return true }
+func isOrphaned(int) bool       { return false }
+func honoursSetuid(string) bool { return true }
 
 func initiallyIgnored() map[syscall.Signal]bool {
 	ignored := map[syscall.Signal]bool{}
@@ -41,12 +42,4 @@ func initiallyIgnored() map[syscall.Signal]bool {
 		ignored[sig] = signal.Ignored(sig)
 	}
 	return ignored
-}
-
-func runsAsAnother(path string) (owner int, ok bool) {
-	var s unix.Stat_t
-	if unix.Geteuid() == 0 || unix.Stat(path, &s) != nil || s.Mode&unix.S_ISUID == 0 || int(s.Uid) == unix.Getuid() {
-		return 0, false
-	}
-	return int(s.Uid), true
 }

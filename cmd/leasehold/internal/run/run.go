@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 	"time"
@@ -89,4 +91,37 @@ func code(status unix.WaitStatus) int {
 func diedOf(sig os.Signal) error {
 	n, _ := sig.(syscall.Signal)
 	return &Error{Code: 128 + int(n), Signal: int(n), Err: fmt.Errorf("signal %d (%v) came before the program was started; it did not run", int(n), sig)}
+}
+
+// lookUp finds the program before anything is taken: a misspelt name must not cost the fleet a turn.
+func lookUp(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	switch {
+	case err == nil:
+		return path, nil
+	case errors.Is(err, exec.ErrDot):
+		return path, nil // asked for by the user's own PATH
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		return "", failed(CodeNotFound, fmt.Errorf("%s: not found", name))
+	default:
+		return "", failed(CodeCannotRun, fmt.Errorf("%s: can't be run: %w", name, cause(err)))
+	}
+}
+
+// cause is what an error of the system says, without the call and the path.
+func cause(err error) error {
+	for {
+		next := errors.Unwrap(err)
+		if next == nil {
+			return err
+		}
+		err = next
+	}
+}
+
+// runsAsAnother reports whether the file is a program that runs as another user, so that this one may not end it.
+func runsAsAnother(path string) (owner int, ok bool) {
+	var s unix.Stat_t
+	err := unix.Stat(path, &s)
+	return int(s.Uid), err == nil && unix.Geteuid() != 0 && s.Mode&unix.S_ISUID != 0 && int(s.Uid) != unix.Getuid() && honoursSetuid(path)
 }

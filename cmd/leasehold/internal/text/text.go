@@ -46,16 +46,6 @@ func harmless(r rune) bool {
 	return r == ' ' || unicode.IsGraphic(r) && !unicode.IsSpace(r) && !unicode.Is(unicode.Mn, r) && !unicode.Is(unicode.Cf, r)
 }
 
-// Cut shortens to n columns of a terminal.
-func Cut(s string, n int) string {
-	if Width(s) <= n {
-		return s
-	}
-	return runewidth.Truncate(s, n, "…")
-}
-
-func Width(s string) int { return runewidth.StringWidth(s) }
-
 // Duration is short and of one unit, or two: 350ms, 4.2s, 3m20s, 5h10m, 3d4h.
 func Duration(d time.Duration) string {
 	switch {
@@ -96,7 +86,7 @@ func Table(rows [][]string, sides string, long, width int) string {
 	for i := range widths {
 		for j, row := range rows {
 			if j > 0 && row[i] != "" {
-				widths[i] = max(widths[i], Width(row[i]), Width(rows[0][i]))
+				widths[i] = max(widths[i], runewidth.StringWidth(row[i]), runewidth.StringWidth(rows[0][i]))
 			}
 		}
 	}
@@ -116,12 +106,11 @@ func Table(rows [][]string, sides string, long, width int) string {
 			if w == 0 {
 				continue
 			}
-			cell := Cut(row[i], w)
-			pad := strings.Repeat(" ", w-Width(cell))
+			fill := runewidth.FillRight
 			if sides[i] == 'r' {
-				cell, pad = pad, cell
+				fill = runewidth.FillLeft
 			}
-			cells = append(cells, cell+pad)
+			cells = append(cells, fill(runewidth.Truncate(row[i], w, "…"), w))
 		}
 		b.WriteString(strings.TrimRight(strings.Join(cells, "  "), " ") + "\n")
 	}
@@ -133,7 +122,7 @@ func Wrap(s, indent string, width int) string {
 	var b strings.Builder
 	line := indent
 	for _, word := range strings.Fields(s) {
-		if line != indent && Width(line)+1+Width(word) > width {
+		if line != indent && runewidth.StringWidth(line+" "+word) > width {
 			b.WriteString(line + "\n")
 			line = indent
 		}

@@ -191,19 +191,11 @@ func Value(v *listing.Value) string {
 	return fmt.Sprintf("%s of %s %s, and is kept for %s.", what, Bytes(v.Bytes), fresh, Duration(v.KeptFor))
 }
 
-// EntrySides is where the columns of Holders and Waiters are aligned; LabelColumn may be cut.
-const (
-	EntrySides  = "llrlrr"
-	LabelColumn = 3
-)
-
-// Holders are the rows of a table of holders, and Waiters those of waiters; nil: there are none.
-// Only of a family with a total they name tenants.
-func Holders(s listing.State) (rows [][]string) {
-	for i, h := range s.Holders {
-		if i == 0 {
-			rows = append(rows, []string{"HOLDER", "TENANT", "PERMITS", "LABEL", "HELD FOR", "EXPIRES IN"})
-		}
+// Entries are the tables of the holders and of the waiters that there are, in lines of the width, where
+// it is not 0. Only of a family with a total they name tenants.
+func Entries(s listing.State, width int) (out string) {
+	holders := [][]string{{"HOLDER", "TENANT", "PERMITS", "LABEL", "HELD FOR", "EXPIRES IN"}}
+	for _, h := range s.Holders {
 		label := Safe(h.Label)
 		if h.Aside {
 			label = strings.TrimSpace(label + " (invalidated)")
@@ -211,20 +203,18 @@ func Holders(s listing.State) (rows [][]string) {
 		if h.Keeps {
 			label = strings.TrimSpace(label + " (may be idle)")
 		}
-		rows = append(rows, []string{Safe(h.ID), tenant(s, h.Tenant), strconv.Itoa(h.Permits), label, held(s.At.Sub(h.Since), h.Overlong(s.At)), Duration(h.ExpiresIn)})
+		holders = append(holders, []string{Safe(h.ID), tenant(s, h.Tenant), strconv.Itoa(h.Permits), label, held(s.At.Sub(h.Since), h.Overlong(s.At)), Duration(h.ExpiresIn)})
 	}
-	return rows
-}
-
-// Waiters: see Holders.
-func Waiters(s listing.State) (rows [][]string) {
-	for i, w := range s.Waiters {
-		if i == 0 {
-			rows = append(rows, []string{"WAITER", "TENANT", "PERMITS", "LABEL", "POSITION", "WAITING"})
+	waiters := [][]string{{"WAITER", "TENANT", "PERMITS", "LABEL", "POSITION", "WAITING"}}
+	for _, w := range s.Waiters {
+		waiters = append(waiters, []string{Safe(w.ID), tenant(s, w.Tenant), strconv.Itoa(w.Permits), Safe(w.Label), strconv.Itoa(w.Position), Duration(w.WaitingFor)})
+	}
+	for _, rows := range [][][]string{holders, waiters} {
+		if len(rows) > 1 {
+			out += "\n" + Table(rows, "llrlrr", 3, width) // the label is cut
 		}
-		rows = append(rows, []string{Safe(w.ID), tenant(s, w.Tenant), strconv.Itoa(w.Permits), Safe(w.Label), strconv.Itoa(w.Position), Duration(w.WaitingFor)})
 	}
-	return rows
+	return out
 }
 
 func tenant(s listing.State, name string) string {

@@ -246,12 +246,7 @@ func (t *top) take1(s listing.State) {
 	if s.Value != nil {
 		words += text.Value(s.Value) + "\n"
 	}
-	for _, rows := range [][][]string{text.Holders(s), text.Waiters(s)} {
-		if rows != nil {
-			words += "\n" + text.Table(rows, text.EntrySides, text.LabelColumn, t.width)
-		}
-	}
-	t.entries.SetText(words)
+	t.entries.SetText(words + text.Entries(s, t.width))
 }
 
 // settle finds the rows, and the chosen key among them.
