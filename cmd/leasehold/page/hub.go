@@ -197,7 +197,8 @@ func (h *hub) poll(ctx context.Context, views map[view][]chan []byte) error {
 		}
 	} else {
 		for v := range views {
-			for _, u := range h.rows(v) {
+			found := h.found(v)
+			for _, u := range found[:min(len(found), v.rows)] {
 				wanted[id(u.Resource)] = true
 			}
 			if v.chosen != "" {

@@ -2,13 +2,16 @@ package page
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
 	"github.com/leasehold-go/leasehold/internal/keys"
@@ -65,4 +68,150 @@ func (v view) has(u listing.Use) bool {
 		return false
 	}
 	return text.Matches(u.Resource, v.search)
+}
+
+// state is what a browser gets. All durations are in ms.
+type state struct {
+	Keys     int      `json:"keys"`
+	Matching int      `json:"matching"`
+	ScanAge  int64    `json:"scanAge"`
+	ScanTook int64    `json:"scanTook"`
+	Error    string   `json:"error,omitempty"`
+	Families []family `json:"families"`
+	Rows     []row    `json:"rows"`
+	Detail   *detail  `json:"detail,omitempty"`
+	Gone     bool     `json:"gone,omitempty"`    // the chosen key is not known
+	Changes  bool     `json:"changes,omitempty"` // limits may be set, and leases revoked
+}
+
+type family struct {
+	Kind    string   `json:"kind"`
+	Name    string   `json:"name"`
+	Keys    int      `json:"keys"`
+	InUse   int      `json:"inUse"`
+	Limit   int      `json:"limit"` // of all keys together that are in use
+	Total   int      `json:"total,omitempty"`
+	Waiting int      `json:"waiting"`
+	Longest int64    `json:"longest"`
+	Cached  int      `json:"cached"`
+	Bytes   int      `json:"bytes"`
+	Loads   int      `json:"loads,omitempty"` // of a family with MaxLoads: permits of loads in use
+	Max     int      `json:"maxLoads,omitempty"`
+	Past    [2][]int `json:"past"`
+}
+
+// row is a line of the list. Its names do nothing on a page or a terminal.
+type row struct {
+	ID string `json:"id"`
+	text.Line
+}
+
+type detail struct {
+	ID string `json:"id"`
+	text.State
+	Waiting int      `json:"waiting"`
+	More    [2]int   `json:"more"` // holders and waiters beyond those
+	Past    [2][]int `json:"past"`
+}
+
+func ms(d time.Duration) int64 { return d.Milliseconds() }
+
+func (h *hub) found(v view) []listing.Use {
+	var found []listing.Use
+	for _, name := range h.order {
+		if u := h.known[name]; v.has(u) {
+			found = append(found, u)
+		}
+	}
+	listing.SortUses(found, v.order)
+	return found
+}
+
+func (h *hub) state(v view, d *detail) state {
+	found := h.found(v)
+	s := state{
+		Keys: len(h.known), Matching: len(found), ScanAge: ms(time.Since(h.scanned)), ScanTook: ms(h.took),
+		Families: h.families(), Rows: []row{}, Detail: d, Changes: h.changes, Gone: v.chosen != "" && d == nil,
+	}
+	if h.err != nil {
+		s.Error = text.Safe(h.err.Error())
+	}
+	for _, u := range found[:min(len(found), v.rows)] {
+		x := row{id(u.Resource), text.LineOf(u, h.usual(u.Resource))}
+		x.Plain()
+		s.Rows = append(s.Rows, x)
+	}
+	return s
+}
+
+// families adds up what is known of each family; those with queues come first.
+func (h *hub) families() []family {
+	at := map[string]*family{}
+	for _, name := range h.order {
+		u := h.known[name]
+		key := familyID(u.Resource)
+		f := at[key]
+		if f == nil {
+			f = &family{Kind: text.Kind(u.Kind), Name: text.Safe(u.Family), Past: h.past[key].series()}
+			at[key] = f
+		}
+		switch {
+		case u.Whole:
+			f.Loads, f.Max = u.InUse, u.Limit
+			continue
+		case u.HasTotal && u.Key == "":
+			f.Total = u.Limit
+			continue
+		}
+		f.Keys++
+		f.InUse += u.InUse
+		if u.InUse > 0 {
+			f.Limit += u.Limit
+		}
+		f.Waiting += u.Waiting
+		f.Longest = max(f.Longest, ms(u.LongestWait))
+		if u.Value != nil {
+			f.Cached++
+			f.Bytes += u.Value.Bytes
+		}
+	}
+	all := make([]family, 0, len(at))
+	for _, f := range at {
+		all = append(all, *f)
+	}
+	slices.SortFunc(all, func(a, b family) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return all[:min(len(all), mostRows)]
+}
+
+// detail reads the entries of one key.
+func (h *hub) detail(ctx context.Context, name string) *detail {
+	u, ok := h.known[name]
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	s, err := h.list.State(ctx, u.Resource, listing.Bounds{Entries: 5000})
+	if err != nil && !errors.Is(err, listing.ErrTooMany) {
+		s = listing.State{Resource: u.Resource}
+	} else {
+		err = nil
+	}
+	d := &detail{ID: name, State: text.StateOf(s, h.usual(u.Resource), detailsMost), Waiting: len(s.Waiters), Past: h.past[name].series()}
+	d.More = [2]int{len(s.Holders) - len(d.Holders), len(s.Waiters) - len(d.Waiters)}
+	if d.Scope == "total" {
+		d.Limit = d.Total
+	}
+	if err != nil {
+		d.Error = err.Error()
+	}
+	d.Plain()
+	for _, all := range [][]text.Entry{d.Holders, d.Waiters} {
+		for i, x := range all {
+			all[i].ID, all[i].Tenant, all[i].Label, all[i].Bytes = text.Safe(x.ID), text.Safe(x.Tenant), text.Safe(x.Label), ""
+		}
+	}
+	return d
 }

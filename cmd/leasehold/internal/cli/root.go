@@ -171,25 +171,20 @@ func Execute(ctx context.Context, args []string) (code, signal int) {
 
 // message is what is said of an error. The words of a server do nothing on a terminal.
 func message(err error, args []string) string {
-	lines := strings.Split("leasehold: "+withoutURLs(strings.TrimPrefix(err.Error(), "leasehold: "), args), "\n")
+	said := strings.TrimPrefix(err.Error(), "leasehold: ")
+	for _, arg := range args { // one in the wrong place is quoted, and may hold a password
+		if _, behind, ok := strings.Cut(arg, "://"); ok && behind != "" {
+			quoted := strconv.Quote(behind)
+			said = strings.NewReplacer(quoted[1:len(quoted)-1], "…", behind, "…").Replace(said)
+		}
+	}
+	lines := strings.Split("leasehold: "+said, "\n")
 	for i, line := range lines {
 		if safe := text.Safe(line); strings.ReplaceAll(safe, `\\`, `\`) != line {
 			lines[i] = safe
 		}
 	}
 	return strings.Join(lines, "\n")
-}
-
-// withoutURLs takes URLs out of a message: an argument in the wrong place is quoted in it,
-// and may hold a password.
-func withoutURLs(message string, args []string) string {
-	for _, arg := range args {
-		if _, behind, ok := strings.Cut(arg, "://"); ok && behind != "" {
-			quoted := strconv.Quote(behind)
-			message = strings.NewReplacer(quoted[1:len(quoted)-1], "…", behind, "…").Replace(message)
-		}
-	}
-	return message
 }
 
 // output is standard output. It remembers that it could not be written, which most commands

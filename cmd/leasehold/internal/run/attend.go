@@ -4,6 +4,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -87,7 +88,7 @@ func (a *attendant) attend(signals <-chan os.Signal) error {
 			case !ok:
 				// Without it nothing ends the program if this process is killed.
 				killOrphans(a.before, a.pid)
-				return failed(CodeTool, errNoGuard)
+				return failed(CodeTool, errors.New("the guard process was killed, without which the program has no protection; the program was killed, too"))
 			case line.what == "exit":
 				a.status = unix.WaitStatus(line.n[0])
 				return nil
@@ -95,8 +96,19 @@ func (a *attendant) attend(signals <-chan os.Signal) error {
 				return cannotRun(a.o.Program[0], line.n[0])
 			case line.what == "failed":
 				return failed(CodeLost, fmt.Errorf("%w before the program could be started", leasehold.ErrLost))
+			case line.what == "started":
+				a.pid = line.n[0]
+				if a.term != nil && !a.shared {
+					a.lend()
+				}
+			case line.what == "stopped":
+				a.stopped = true
+			case line.what == "going-on":
+				a.stop = 0
+			case line.what == "paused":
+				a.stop = line.n[1]
+				a.paused(syscall.Signal(line.n[0]))
 			}
-			a.hear(line)
 		case s := <-signals:
 			a.pass(s.(syscall.Signal))
 		case <-moves.C:
@@ -115,8 +127,6 @@ func (a *attendant) attend(signals <-chan os.Signal) error {
 	}
 }
 
-var errNoGuard = fmt.Errorf("the guard process was killed, without which the program has no protection; the program was killed, too")
-
 // tellLost ends the program: the lease was revoked or deleted in Redis, and another may hold
 // it already. The guard gives the program the grace, and kills it after that.
 func (a *attendant) tellLost() {
@@ -129,23 +139,6 @@ func (a *attendant) tellLost() {
 		grace = 0
 	}
 	a.guard.tell("lost %d", int64(clock()+grace))
-}
-
-func (a *attendant) hear(line answer) {
-	switch line.what {
-	case "started":
-		a.pid = line.n[0]
-		if a.term != nil && !a.shared {
-			a.lend()
-		}
-	case "stopped":
-		a.stopped = true
-	case "going-on":
-		a.stop = 0
-	case "paused":
-		a.stop = line.n[1]
-		a.paused(syscall.Signal(line.n[0]))
-	}
 }
 
 // pass gives a signal to the program, unless it has gone to the whole group. The guard starts the program before

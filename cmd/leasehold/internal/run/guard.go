@@ -194,25 +194,17 @@ func (g *guard) look() {
 		case err == unix.EINTR:
 		case err != nil || pid <= 0:
 			return
+		case pid != g.program || g.ended: // an orphan is reaped, and that is all
+		case status.Stopped():
+			g.stopped, g.stops = true, g.stops+1
+			g.say("paused %d %d", int(status.StopSignal()), g.stops)
+		case status.Continued():
+			g.stopped = false
+			g.say("going-on")
 		default:
-			g.changed(pid, status)
+			g.ended, g.stopped, g.status = true, false, status
+			g.watched.sweepUntil = clock() + g.Grace
 		}
-	}
-}
-
-// changed notes what became of the program; its orphans are reaped, and that is all.
-func (g *guard) changed(pid int, status unix.WaitStatus) {
-	switch {
-	case pid != g.program || g.ended:
-	case status.Stopped():
-		g.stopped, g.stops = true, g.stops+1
-		g.say("paused %d %d", int(status.StopSignal()), g.stops)
-	case status.Continued():
-		g.stopped = false
-		g.say("going-on")
-	default:
-		g.ended, g.stopped, g.status = true, false, status
-		g.watched.sweepUntil = clock() + g.Grace
 	}
 }
 

@@ -69,10 +69,7 @@ func (f *family) closeClients() {
 	}
 }
 
-var (
-	errWaitOver = errors.New("the time to wait is over")
-	errStopped  = errors.New("stopped by a signal")
-)
+var errWaitOver = errors.New("the time to wait is over")
 
 // await opens the family and waits for the lease, as long as it may or until a signal ends the tool. It returns
 // in time whatever Redis does; f becomes what was opened, unless that hangs itself.
@@ -119,7 +116,7 @@ func await(open func(context.Context) (*family, error), f *family, o Options, si
 		case s := <-signals:
 			if sig == nil && slices.Contains(ending, s.(syscall.Signal)) {
 				sig, hangs = s, time.After(giveUp)
-				cancel(errStopped)
+				cancel(nil)
 			}
 		case <-over:
 			hangs = time.After(giveUp)
