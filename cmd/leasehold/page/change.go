@@ -77,7 +77,7 @@ func (p *Page) revoke(w http.ResponseWriter, r *http.Request) {
 
 // tenant is the key of a lease or a waiter of a family with a total.
 func (p *Page) tenant(ctx context.Context, of listing.Resource, id string) (string, error) {
-	s, err := p.hub.list.State(ctx, of, listing.Bounds{})
+	s, err := p.hub.keys.List.State(ctx, of, listing.Bounds{})
 	if err != nil && !errors.Is(err, listing.ErrTooMany) {
 		return "", err
 	}

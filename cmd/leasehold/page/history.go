@@ -8,7 +8,6 @@ import (
 
 // history is the use and the queue of a family or a key over the last minutes.
 type history struct {
-	family bool
 	points []point // of span each, the oldest first
 	begun  time.Time
 }
@@ -49,30 +48,30 @@ func (x *history) series() [2][]int {
 
 func (h *hub) remember() {
 	now := time.Now()
-	families := map[string]point{}
-	for name, u := range h.known {
-		if u.InUse+u.Waiting > 0 || h.past[name] != nil {
-			h.history(name, false).add(now, point{u.InUse, u.Waiting})
+	families := map[listing.Resource]point{}
+	for _, u := range h.keys.Known {
+		if u.InUse+u.Waiting > 0 || h.past[u.Resource] != nil {
+			h.history(u.Resource).add(now, point{u.InUse, u.Waiting})
 		}
 		if u.HasTotal && u.Key == "" || u.Whole {
 			continue // it is in its tenants' figures, or beside those of the keys
 		}
-		key := familyID(u.Resource)
-		p := families[key]
-		families[key] = point{p.use + u.InUse, p.waiting + u.Waiting}
+		p := families[familyOf(u.Resource)]
+		families[familyOf(u.Resource)] = point{p.use + u.InUse, p.waiting + u.Waiting}
 	}
-	for key, p := range families {
-		h.history(key, true).add(now, p)
+	for family, p := range families {
+		h.history(family).add(now, p)
 	}
 }
 
-func (h *hub) history(name string, family bool) *history {
-	x := h.past[name]
-	if x == nil {
-		x = &history{family: family}
-		h.past[name] = x
+func (h *hub) history(of listing.Resource) *history {
+	if h.past[of] == nil {
+		h.past[of] = &history{}
 	}
-	return x
+	return h.past[of]
 }
 
-func familyID(r listing.Resource) string { return string(r.Kind) + ":" + r.Family }
+// familyOf is what a family has in place of a resource.
+func familyOf(r listing.Resource) listing.Resource {
+	return listing.Resource{Kind: r.Kind, Family: r.Family}
+}

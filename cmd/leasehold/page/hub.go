@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/watch"
 	"github.com/leasehold-go/leasehold/internal/listing"
 )
 
@@ -17,14 +18,12 @@ const (
 	scanEvery   = time.Minute // for keys that came or went
 	pollEvery   = time.Second // of what is shown
 	mostWatch   = 200         // browsers
-	pollAll     = 500         // up to so many keys are polled whatever is shown
 	pollMost    = 2000        // keys that are polled at all
 	detailsMost = 200         // holders, and waiters, that are shown of a key
 )
 
 // hub looks at Redis for all browsers together.
 type hub struct {
-	list    *listing.Lister
 	changes bool     // limits may be set
 	names   sync.Map // id → listing.Resource, of all that is known
 
@@ -35,19 +34,16 @@ type hub struct {
 	poke     chan struct{}      // somebody came, or looks at something else
 
 	// The loop's alone.
-	known   map[string]listing.Use // by id: what is known of each key
-	order   []string
-	past    map[string]*history // of families, by kind and name, and of keys, by id
-	scanned time.Time
-	took    time.Duration
-	err     error
-	usual   func(listing.Resource) time.Duration // for how long a family's leases are held
+	keys  watch.Keys
+	past  map[listing.Resource]*history // of families and of keys
+	err   error
+	usual func(listing.Resource) time.Duration
 }
 
 func newHub(rdb redis.UniversalClient, opt Options) *hub {
 	return &hub{
-		list: listing.New(rdb, opt.Prefix), changes: opt.Changes, watchers: map[chan []byte]view{}, poke: make(chan struct{}, 1),
-		known: map[string]listing.Use{}, past: map[string]*history{},
+		keys: watch.Keys{List: listing.New(rdb, opt.Prefix)}, changes: opt.Changes, watchers: map[chan []byte]view{}, poke: make(chan struct{}, 1),
+		past: map[listing.Resource]*history{},
 	}
 }
 
@@ -143,90 +139,48 @@ func (h *hub) views() map[view][]chan []byte {
 func (h *hub) look(ctx context.Context, views map[view][]chan []byte) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	if time.Since(h.scanned) >= scanEvery {
-		h.err = h.scan(ctx)
-	} else {
-		h.err = h.poll(ctx, views)
+	scan := time.Since(h.keys.Scanned) >= scanEvery
+	take, err := h.keys.Read(ctx, scan, h.shown(views))
+	if h.err = err; err != nil {
+		return
 	}
-	h.usual = listing.Usual(maps.Values(h.known))
-	if h.err == nil {
-		h.remember()
+	take()
+	h.usual = h.keys.Usual()
+	if scan {
+		h.names.Clear()
+		found := map[listing.Resource]bool{}
+		for _, u := range h.keys.Known {
+			h.names.Store(id(u.Resource), u.Resource)
+			found[u.Resource], found[familyOf(u.Resource)] = true, true
+		}
+		maps.DeleteFunc(h.past, func(of listing.Resource, _ *history) bool { return !found[of] })
 	}
+	h.remember()
 }
 
-func (h *hub) scan(ctx context.Context) error {
-	began := time.Now()
-	all, err := h.list.Resources(ctx)
-	if err != nil {
-		return err
-	}
-	uses, err := h.list.Uses(ctx, all)
-	if err != nil {
-		return err
-	}
-	clear(h.known)
-	h.names.Clear()
-	h.order = h.order[:0]
-	for _, u := range uses {
-		h.learn(u)
-	}
-	for name := range h.past {
-		if _, ok := h.known[name]; !ok && !h.past[name].family {
-			delete(h.past, name)
-		}
-	}
-	h.scanned, h.took = time.Now(), time.Since(began)
-	return nil
-}
-
-func (h *hub) learn(u listing.Use) {
-	name := id(u.Resource)
-	if _, ok := h.known[name]; !ok {
-		h.order = append(h.order, name)
-	}
-	h.known[name] = u
-	h.names.Store(name, u.Resource)
-}
-
-// poll asks for the keys that are shown; where there are few, for all.
-func (h *hub) poll(ctx context.Context, views map[view][]chan []byte) error {
-	wanted := map[string]bool{}
-	if len(h.known) <= pollAll {
-		for name := range h.known {
-			wanted[name] = true
-		}
-	} else {
-		for v := range views {
-			found := h.found(v)
-			for _, u := range found[:min(len(found), v.rows)] {
-				wanted[id(u.Resource)] = true
-			}
-			if v.chosen != "" {
-				wanted[v.chosen] = true
-			}
-		}
-	}
-	var some []listing.Resource
-	totals := map[string]bool{} // families whose tenants are all read when one of them is
-	for name := range wanted {
-		if u, ok := h.known[name]; ok && len(some) < pollMost {
+// shown are the keys that browsers show. All tenants of a family with a total are read when one of them is: idle
+// ones cost no command.
+func (h *hub) shown(views map[view][]chan []byte) (some []listing.Resource) {
+	for v := range views {
+		found := h.found(v)
+		for _, u := range found[:min(len(found), v.rows)] {
 			some = append(some, u.Resource)
-			totals[u.Part("")] = u.HasTotal
+		}
+		if r, ok := h.names.Load(v.chosen); ok {
+			some = append(some, r.(listing.Resource))
 		}
 	}
-	for _, u := range h.known { // their idle tenants, too, which cost no command
+	some = some[:min(len(some), pollMost)]
+	totals := map[string]bool{}
+	for _, r := range some {
+		totals[r.Part("")] = r.HasTotal
+	}
+	for _, u := range h.keys.Known {
 		if totals[u.Part("")] {
 			some = append(some, u.Resource)
 		}
 	}
-	uses, err := h.list.Uses(ctx, some)
-	if err != nil {
-		return err
-	}
-	for _, u := range uses {
-		h.learn(u)
-	}
-	return nil
+	return some
 }
 
 func (h *hub) tell(ctx context.Context, views map[view][]chan []byte) {

@@ -118,8 +118,8 @@ func ms(d time.Duration) int64 { return d.Milliseconds() }
 
 func (h *hub) found(v view) []listing.Use {
 	var found []listing.Use
-	for _, name := range h.order {
-		if u := h.known[name]; v.has(u) {
+	for _, u := range h.keys.Known {
+		if v.has(u) {
 			found = append(found, u)
 		}
 	}
@@ -130,7 +130,7 @@ func (h *hub) found(v view) []listing.Use {
 func (h *hub) state(v view, d *detail) state {
 	found := h.found(v)
 	s := state{
-		Keys: len(h.known), Matching: len(found), ScanAge: ms(time.Since(h.scanned)), ScanTook: ms(h.took),
+		Keys: len(h.keys.Known), Matching: len(found), ScanAge: ms(time.Since(h.keys.Scanned)), ScanTook: ms(h.keys.Took),
 		Families: h.families(), Rows: []row{}, Detail: d, Changes: h.changes, Gone: v.chosen != "" && d == nil,
 	}
 	if h.err != nil {
@@ -144,12 +144,11 @@ func (h *hub) state(v view, d *detail) state {
 	return s
 }
 
-// families adds up what is known of each family; those with queues come first.
+// families adds up what is known of each family.
 func (h *hub) families() []family {
-	at := map[string]*family{}
-	for _, name := range h.order {
-		u := h.known[name]
-		key := familyID(u.Resource)
+	at := map[listing.Resource]*family{}
+	for _, u := range h.keys.Known {
+		key := familyOf(u.Resource)
 		f := at[key]
 		if f == nil {
 			f = &family{Kind: text.Kind(u.Kind), Name: text.Safe(u.Family), Past: h.past[key].series()}
@@ -187,19 +186,20 @@ func (h *hub) families() []family {
 
 // detail reads the entries of one key.
 func (h *hub) detail(ctx context.Context, name string) *detail {
-	u, ok := h.known[name]
+	found, ok := h.names.Load(name)
 	if !ok {
 		return nil
 	}
+	r := found.(listing.Resource)
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	s, err := h.list.State(ctx, u.Resource, listing.Bounds{Entries: 5000})
+	s, err := h.keys.List.State(ctx, r, listing.Bounds{Entries: 5000})
 	if err != nil && !errors.Is(err, listing.ErrTooMany) {
-		s = listing.State{Resource: u.Resource}
+		s = listing.State{Resource: r}
 	} else {
 		err = nil
 	}
-	d := &detail{ID: name, State: text.StateOf(s, h.usual(u.Resource), detailsMost), Waiting: len(s.Waiters), Past: h.past[name].series()}
+	d := &detail{ID: name, State: text.StateOf(s, h.usual(r), detailsMost), Waiting: len(s.Waiters), Past: h.past[r].series()}
 	d.More = [2]int{len(s.Holders) - len(d.Holders), len(s.Waiters) - len(d.Waiters)}
 	if d.Scope == "total" {
 		d.Limit = d.Total

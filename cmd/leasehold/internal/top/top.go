@@ -13,13 +13,13 @@ import (
 	"github.com/rivo/tview"
 
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/watch"
 	"github.com/leasehold-go/leasehold/internal/listing"
 )
 
 const (
 	leastScan = 5 * time.Second // between two looks for keys that came or went
 	scanShare = 200             // a look may take that part of the time, at most
-	pollAll   = 500             // up to so many keys are polled whatever is shown
 	patience  = 20 * time.Second
 )
 
@@ -31,7 +31,6 @@ const (
 // top is all that is shown. Its fields belong to the goroutine of the screen.
 type top struct {
 	tview.TableContentReadOnly
-	list *listing.Lister
 	app  *tview.Application
 	quit context.CancelFunc
 	poke chan struct{} // it is to look at once
@@ -42,16 +41,14 @@ type top struct {
 	body, bottom        *tview.Pages
 	width               int
 
-	known   []listing.Use
-	rows    []listing.Use // those that are shown, in their order
-	usual   func(listing.Resource) time.Duration
-	scanned time.Time
-	took    time.Duration
-	err     error
-	order   int
-	idle    bool             // also keys on which nothing happens
-	chosen  listing.Resource // by the user; none: the first row, whatever it is
-	open    *listing.Resource
+	keys   watch.Keys
+	rows   []listing.Use // those that are shown, in their order
+	usual  func(listing.Resource) time.Duration
+	err    error
+	order  int
+	idle   bool             // also keys on which nothing happens
+	chosen listing.Resource // by the user; none: the first row, whatever it is
+	open   *listing.Resource
 }
 
 // Run shows it until the user quits, or ctx ends. A nil screen is the terminal.
@@ -81,11 +78,11 @@ func newTop(list *listing.Lister, quit context.CancelFunc) *top {
 	// The colours are the terminal's own, so that they suit a light and a dark one.
 	tview.Styles = tview.Theme{}
 	t := &top{
-		list: list, app: tview.NewApplication(), quit: quit, poke: make(chan struct{}, 1),
+		keys: watch.Keys{List: list}, app: tview.NewApplication(), quit: quit, poke: make(chan struct{}, 1),
 		head: tview.NewTextView().SetTextStyle(tcell.StyleDefault.Bold(true)).SetWrap(false), foot: tview.NewTextView().SetTextStyle(soft).SetWrap(false),
 		entries: tview.NewTextView().SetWrap(false), filter: tview.NewInputField().SetLabel("filter: "),
-		usual: listing.Usual(slices.Values([]listing.Use(nil))),
 	}
+	t.usual = t.keys.Usual()
 	t.table = tview.NewTable().SetFixed(1, 0).SetSelectable(true, false).SetSeparator(' ').SetSelectedStyle(tcell.StyleDefault.Reverse(true)).SetContent(t)
 	t.table.SetSelectionChangedFunc(func(row, _ int) {
 		if row > 0 && row <= len(t.rows) {
@@ -172,14 +169,10 @@ func (t *top) look(ctx context.Context) {
 	var scan bool
 	var open *listing.Resource
 	t.app.QueueUpdate(func() {
-		open, scan = t.open, time.Since(t.scanned) >= max(leastScan, scanShare*t.took)
-		shown := t.known
-		if len(shown) > pollAll {
-			from, _ := t.table.GetOffset()
-			_, _, _, height := t.table.GetInnerRect()
-			shown = t.rows[min(from, len(t.rows)):min(from+height, len(t.rows))]
-		}
-		for _, u := range shown {
+		open, scan = t.open, time.Since(t.keys.Scanned) >= max(leastScan, scanShare*t.keys.Took)
+		from, _ := t.table.GetOffset()
+		_, _, _, height := t.table.GetInnerRect()
+		for _, u := range t.rows[min(from, len(t.rows)):min(from+height, len(t.rows))] {
 			some = append(some, u.Resource)
 		}
 	})
@@ -197,62 +190,33 @@ func (t *top) look(ctx context.Context) {
 func (t *top) read(ctx context.Context, scan bool, some []listing.Resource, open *listing.Resource) (take func()) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	began := time.Now()
-	var uses []listing.Use
 	var state listing.State
-	var err error
-	if scan {
-		some, err = t.list.Resources(ctx)
-	}
-	if err == nil {
-		uses, err = t.list.Uses(ctx, some)
-	}
-	took := time.Since(began)
+	known, err := t.keys.Read(ctx, scan, some)
 	if err == nil && open != nil {
-		if state, err = t.list.State(ctx, *open, listing.Bounds{Entries: 5000}); errors.Is(err, listing.ErrTooMany) {
+		if state, err = t.keys.List.State(ctx, *open, listing.Bounds{Entries: 5000}); errors.Is(err, listing.ErrTooMany) {
 			err = nil
 		}
 	}
 	return func() {
 		if t.err = err; err == nil {
-			t.take(uses, scan, took)
+			known()
+			t.usual = t.keys.Usual()
 			if open != nil && t.open != nil && *open == *t.open {
-				t.take1(state)
+				words := text.Summary(state, t.usual(state.Resource)) + "\n"
+				if state.Value != nil {
+					words += text.Value(state.Value) + "\n"
+				}
+				t.entries.SetText(words + text.Entries(state, t.width))
 			}
 		}
 		t.settle()
 	}
 }
 
-func (t *top) take(uses []listing.Use, scan bool, took time.Duration) {
-	if scan {
-		t.known, t.scanned, t.took = uses, time.Now(), took
-	} else {
-		fresh := make(map[listing.Resource]listing.Use, len(uses))
-		for _, u := range uses {
-			fresh[u.Resource] = u
-		}
-		for i, u := range t.known {
-			if now, ok := fresh[u.Resource]; ok {
-				t.known[i] = now
-			}
-		}
-	}
-	t.usual = listing.Usual(slices.Values(t.known))
-}
-
-func (t *top) take1(s listing.State) {
-	words := text.Summary(s, t.usual(s.Resource)) + "\n"
-	if s.Value != nil {
-		words += text.Value(s.Value) + "\n"
-	}
-	t.entries.SetText(words + text.Entries(s, t.width))
-}
-
 // settle finds the rows, and the chosen key among them.
 func (t *top) settle() {
 	t.rows = nil
-	for _, u := range t.known {
+	for _, u := range t.keys.Known {
 		if (t.idle || !u.Idle()) && text.Matches(u.Resource, t.filter.GetText()) {
 			t.rows = append(t.rows, u)
 		}
@@ -267,17 +231,17 @@ func (t *top) settle() {
 	t.table.Select(max(0, at)+1, 0)
 	t.chosen = chosen
 	if t.open == nil {
-		words := fmt.Sprintf("leasehold  %d of %d keys, by %s", len(t.rows), len(t.known), listing.Orders[t.order])
+		words := fmt.Sprintf("leasehold  %d of %d keys, by %s", len(t.rows), len(t.keys.Known), listing.Orders[t.order])
 		if t.filter.GetText() != "" {
 			words += ", with " + text.Safe(t.filter.GetText())
 		}
 		switch {
-		case t.scanned.IsZero():
+		case t.keys.Scanned.IsZero():
 			words = "leasehold  looking at all keys …"
 		case len(t.rows) == 0:
 			words = "leasehold  nothing is held, waited for or cached: i shows idle keys, too"
 		default:
-			words += fmt.Sprintf(", scanned %d s ago", int(time.Since(t.scanned).Seconds()))
+			words += fmt.Sprintf(", scanned %d s ago", int(time.Since(t.keys.Scanned).Seconds()))
 		}
 		t.head.SetText(words)
 		t.foot.SetText(listHelp)
