@@ -20,7 +20,8 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// write is the program of a fleet: it appends the token to the log for more than a second, and does not care for SIGTERM half of the time.
+// write is the program of a fleet: it appends the token to the log for more than a second, and does not care for
+// SIGTERM half of the time.
 func write(log string) {
 	token := os.Getenv("LEASEHOLD_TOKEN")
 	if token[len(token)-1]%2 == 0 {

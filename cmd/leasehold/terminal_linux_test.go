@@ -67,13 +67,15 @@ func ptyOf(t *testing.T, cmd *exec.Cmd) *pty {
 	return p
 }
 
+func (p *pty) count(text string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Count(p.seen.String(), text)
+}
+
 func (p *pty) sees(text string) {
 	p.t.Helper()
-	redistest.Eventually(p.t, "the terminal to show "+text, func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return strings.Contains(p.seen.String(), text)
-	})
+	redistest.Eventually(p.t, "the terminal to show "+text, func() bool { return p.count(text) > 0 })
 }
 
 func (p *pty) types(text string) {
@@ -121,11 +123,9 @@ func TestStoppedFromTheTerminalAndGoesOn(t *testing.T) {
 	}
 	redistest.Eventually(t, "the program", func() bool { return size() > 10 })
 	for range 8 {
-		p.mu.Lock()
-		p.seen.Reset()
-		p.mu.Unlock()
+		stops := p.count("+  Stopped")
 		p.types("\x1a")
-		p.sees("+  Stopped")
+		redistest.Eventually(t, "the stop", func() bool { return p.count("+  Stopped") > stops })
 		stopped := size()
 		time.Sleep(150 * time.Millisecond)
 		now := size()
@@ -169,9 +169,7 @@ func TestPipelinesAndBackgroundJobsHaveTheTerminal(t *testing.T) {
 				if c.stop == "" {
 					p.types("\n") // the shell tells of it at its next prompt
 				}
-				p.mu.Lock()
-				defer p.mu.Unlock()
-				return strings.Contains(p.seen.String(), "+  Stopped")
+				return p.count("+  Stopped") > 0
 			})
 			p.types("fg\nword\n")
 			p.sees("got word")
@@ -217,10 +215,7 @@ func TestSignalOfTheTerminalComesOnce(t *testing.T) {
 	p.tool.signal(syscall.SIGUSR1)
 	p.sees("user")
 	p.tool.ends(3)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := strings.Count(p.seen.String(), "one interrupt")
-	redistest.Check(t, n == 1, "the program was interrupted %d times: %q", n, p.seen.String())
+	redistest.Expect(t, p.count("one interrupt"), 1, "the program was interrupted %d times")
 }
 
 // A tool whose lease is lost ends its program, not the script that called it: all three are in one process group.

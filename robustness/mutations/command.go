@@ -43,7 +43,7 @@ var commands = []mutation{
 	cut("run: the next program waits for a revoked one", "cmd/leasehold/internal/run/revoked.go", "./cmd/leasehold", "NextProgram",
 		"permits += int(number(entry.Values[\"permits\"]))", "_ = entry"),
 	cut("run: a tool notes that a revoked program has ended", "cmd/leasehold/internal/run/revoked.go", "./cmd/leasehold", "NextProgram",
-		"		p.noteEnded(l.ID())\n", ""),
+		"		f.noteEnded(l.ID())\n", ""),
 	cut("run: the grace is bounded by the lease", "cmd/leasehold/internal/cli/run.go", "./cmd/leasehold", "TestExitCodes",
 		"if o.Grace < 0 || o.Grace > o.TTL/3 {", "if o.Grace < 0 {"),
 	cut("an answer that can't be written is an error", "cmd/leasehold/internal/cli/root.go", "./cmd/leasehold", "TestAnswerThat",

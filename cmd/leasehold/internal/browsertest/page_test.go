@@ -73,8 +73,7 @@ func TestFindingWhoHoldsAKey(t *testing.T) {
 	b.until("two families", `document.querySelectorAll(".card").length === 2`)
 	first := ask[string](b, `document.querySelector("#rows tr").innerText`)
 	redistest.Check(t, contains(first, "acme", "3 / 3", "1"), "the first row, with its waiter, is %q", first)
-	b.press("/")
-	b.do() // the search has the focus now
+	b.press("/") // the search has the focus now
 	b.press("acm")
 	b.until("one row", rows+` === 1`)
 	b.press(enter)
@@ -90,7 +89,6 @@ func TestFindingWhoHoldsAKey(t *testing.T) {
 	b.press(escape)
 	b.until("closed details", `document.getElementById("detail").hidden`)
 	redistest.Check(t, ask[bool](b, `document.activeElement.closest("tr") !== null`), "the focus is not on the row again")
-	b.do()
 	ask[bool](b, `(location.hash = "", true)`)
 	b.until("all rows again", rows+` === 3`)
 	b.press(down)

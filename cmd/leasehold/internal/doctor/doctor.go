@@ -120,7 +120,6 @@ func (v *visit) meet(ctx context.Context) error {
 	for i := range v.nodes {
 		n := &v.nodes[i]
 		var text string
-		// Sections one by one: an older server has not all of them.
 		if text, n.err = n.rdb.Info(ctx).Result(); n.err == nil {
 			n.info = parse(text)
 		} else if !refused(n.err) && ctx.Err() != nil {

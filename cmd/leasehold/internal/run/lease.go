@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/keys"
 	leases "github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
@@ -55,29 +56,41 @@ type held struct {
 	release   func() error
 }
 
-type handle struct {
+// family is what a key belongs to, as the tool uses it.
+type family struct {
+	rdbs    []redis.UniversalClient
+	stream  string // the audit stream of the key: see running
 	acquire func(ctx context.Context, try bool) (*held, error)
 	// hasRoom reports whether there is room for some more permits beside those in use, the
 	// caller's among them; nil: of a lock there never is.
 	hasRoom func(ctx context.Context, permits int) bool
-	close   func(context.Context) error
+	handle  interface{ Close(context.Context) error }
 }
 
 // open makes the handle. Its errors are the user's.
-func open(rdbs []redis.UniversalClient, o Options) (*handle, error) {
+func (f *family) open(o Options) error {
+	names := keys.Family{Prefix: o.Prefix, Kind: keys.Mutex, Name: o.Mutex}
+	switch {
+	case o.Quorum:
+		names.Kind = keys.Quorum
+	case o.Mutex == "":
+		names.Kind, names.Name = keys.Semaphore, o.Semaphore
+	}
+	key, err := names.Resource(o.Key)
+	if err != nil {
+		return err
+	}
+	f.stream = key.Part("audit")
 	if o.Mutex != "" {
 		cfg := mutex.Config{Name: o.Mutex, Prefix: o.Prefix, TTL: o.TTL}
 		var m *mutex.Mutex
-		var err error
 		if o.Quorum {
-			m, err = mutex.NewQuorum(rdbs, cfg)
+			m, err = mutex.NewQuorum(f.rdbs, cfg)
 		} else {
-			m, err = mutex.New(rdbs[0], cfg)
+			m, err = mutex.New(f.rdbs[0], cfg)
 		}
-		if err != nil {
-			return nil, err
-		}
-		return &handle{close: m.Close, acquire: func(ctx context.Context, try bool) (*held, error) {
+		f.handle = m
+		f.acquire = func(ctx context.Context, try bool) (*held, error) {
 			if o.Once != "" {
 				return takeOnce(ctx, m, o, try)
 			}
@@ -90,17 +103,16 @@ func open(rdbs []redis.UniversalClient, o Options) (*handle, error) {
 				return nil, err
 			}
 			return &held{lease: l, token: l.Token(), release: l.Unlock}, nil
-		}}, nil
+		}
+		return err
 	}
-	s, err := semaphore.New(rdbs[0], semaphore.Config{Name: o.Semaphore, Prefix: o.Prefix, TTL: o.TTL, Limit: o.Limit})
-	if err != nil {
-		return nil, err
-	}
-	hasRoom := func(ctx context.Context, permits int) bool {
+	s, err := semaphore.New(f.rdbs[0], semaphore.Config{Name: o.Semaphore, Prefix: o.Prefix, TTL: o.TTL, Limit: o.Limit})
+	f.handle = s
+	f.hasRoom = func(ctx context.Context, permits int) bool {
 		state, err := s.Inspect(ctx, o.Key)
 		return err == nil && state.InUse+permits <= state.Limit
 	}
-	return &handle{close: s.Close, hasRoom: hasRoom, acquire: func(ctx context.Context, try bool) (*held, error) {
+	f.acquire = func(ctx context.Context, try bool) (*held, error) {
 		acquire := s.Acquire
 		if try {
 			acquire = s.TryAcquire
@@ -110,7 +122,8 @@ func open(rdbs []redis.UniversalClient, o Options) (*handle, error) {
 			return nil, err
 		}
 		return &held{lease: l, release: l.Release}, nil
-	}}, nil
+	}
+	return err
 }
 
 // environment is the program's: this process's, and what the lease says. What a run around this

@@ -12,10 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
-// predecessors are the leases of the key that an operator revoked. Revoking hands a lease
+// The predecessors are the leases of the key that an operator revoked. Revoking hands a lease
 // on at once, while the program under it has yet to be stopped. Its tool notes in the audit
 // stream that the program has ended; until then, or until the lease would have ended, the
 // next program does not start. Programs under permits run beside each other: there the next
@@ -23,10 +22,6 @@ import (
 //
 // The servers of a quorum each have such a stream. What one of them says counts, and a majority must
 // answer: so many have noted the revocation.
-type predecessors struct {
-	rdbs   []redis.UniversalClient
-	stream string
-}
 
 const (
 	// ended is what a tool notes of a lease: its program has ended.
@@ -37,21 +32,9 @@ const (
 	noteBound = 5 * time.Second
 )
 
-func predecessorsOf(rdbs []redis.UniversalClient, o Options) (predecessors, error) {
-	f := keys.Family{Prefix: o.Prefix, Kind: keys.Mutex, Name: o.Mutex}
-	if o.Quorum {
-		f.Kind = keys.Quorum
-	}
-	if o.Mutex == "" {
-		f.Kind, f.Name = keys.Semaphore, o.Semaphore
-	}
-	res, err := f.Resource(o.Key)
-	return predecessors{rdbs, res.Part("audit")}, err
-}
-
 // running says how many permits were revoked under which programs may still run, and for
 // how long the last of them may go on.
-func (p predecessors) running(ctx context.Context) (permits int, longest time.Duration, err error) {
+func (f *family) running(ctx context.Context) (permits int, longest time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, noteBound)
 	defer cancel()
 	type read struct {
@@ -59,11 +42,11 @@ func (p predecessors) running(ctx context.Context) (permits int, longest time.Du
 		clock   time.Time
 		err     error
 	}
-	reads := make(chan read, len(p.rdbs))
-	for _, rdb := range p.rdbs {
+	reads := make(chan read, len(f.rdbs))
+	for _, rdb := range f.rdbs {
 		go func() {
 			pipe := rdb.Pipeline()
-			clock, latest := pipe.Time(ctx), pipe.XRevRangeN(ctx, p.stream, "+", "-", mostRevoked)
+			clock, latest := pipe.Time(ctx), pipe.XRevRangeN(ctx, f.stream, "+", "-", mostRevoked)
 			_, err := pipe.Exec(ctx)
 			if errors.Is(err, redis.Nil) { // miniredis says so of no stream
 				err = nil
@@ -71,10 +54,10 @@ func (p predecessors) running(ctx context.Context) (permits int, longest time.Du
 			reads <- read{latest.Val(), clock.Val(), err}
 		}()
 	}
-	need := len(p.rdbs)/2 + 1
+	need := len(f.rdbs)/2 + 1
 	over, revoked := map[any]bool{}, map[any]redis.XMessage{}
 	lasts := map[any]time.Duration{}
-	for answered, open := 0, len(p.rdbs); answered < need; open-- {
+	for answered, open := 0, len(f.rdbs); answered < need; open-- {
 		if open == 0 {
 			return 0, 0, err
 		}
@@ -112,12 +95,12 @@ func number(field any) int64 {
 	return n
 }
 
-// await returns when none of them is in the way any more. The end of ctx, which is that of
+// awaitRevoked returns when none of them is in the way any more. The end of ctx, which is that of
 // the lease, ends it before; with try it does not wait. Where the server refuses to read
-// the stream, as it does without the right to, await says so and goes on.
-func (p predecessors) await(ctx context.Context, h *handle, try bool) error {
+// the stream, as it does without the right to, it says so and goes on.
+func (f *family) awaitRevoked(ctx context.Context, try bool) error {
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		permits, remains, err := p.running(ctx)
+		permits, remains, err := f.running(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -126,7 +109,7 @@ func (p predecessors) await(ctx context.Context, h *handle, try bool) error {
 			return nil
 		case err != nil:
 			remains = pause // it is asked again, for as long as the lease is held
-		case permits == 0 || h.hasRoom != nil && h.hasRoom(ctx, permits):
+		case permits == 0 || f.hasRoom != nil && f.hasRoom(ctx, permits):
 			return nil
 		case try:
 			return fmt.Errorf("%w: the program under a revoked lease may run for another %v", leasehold.ErrBusy, remains)
@@ -140,22 +123,22 @@ func (p predecessors) await(ctx context.Context, h *handle, try bool) error {
 
 // giveBack gives a lease back after its program has ended, or was never started. Where the lease was revoked it
 // notes that; without the note the next program waits until the lease would have ended.
-func (p predecessors) giveBack(l *held) error {
+func (f *family) giveBack(l *held) error {
 	err := l.release()
 	if errors.Is(err, leasehold.ErrRevoked) {
-		p.noteEnded(l.ID())
+		f.noteEnded(l.ID())
 	}
 	return err
 }
 
-func (p predecessors) noteEnded(id string) {
+func (f *family) noteEnded(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), noteBound)
 	defer cancel()
-	noted := make(chan error, len(p.rdbs))
-	for _, rdb := range p.rdbs {
+	noted := make(chan error, len(f.rdbs))
+	for _, rdb := range f.rdbs {
 		go func() {
 			err := rdb.XAdd(ctx, &redis.XAddArgs{
-				Stream: p.stream, NoMkStream: true, Values: []string{"id", id, "what", ended},
+				Stream: f.stream, NoMkStream: true, Values: []string{"id", id, "what", ended},
 			}).Err()
 			if errors.Is(err, redis.Nil) { // there is no stream any more, or none came to be there
 				err = nil
@@ -164,12 +147,12 @@ func (p predecessors) noteEnded(id string) {
 		}()
 	}
 	var failed []error
-	for range p.rdbs {
+	for range f.rdbs {
 		if err := <-noted; err != nil {
 			failed = append(failed, err)
 		}
 	}
-	if len(failed) > (len(p.rdbs)-1)/2 { // else each majority has a server that noted it
+	if len(failed) > (len(f.rdbs)-1)/2 { // else each majority has a server that noted it
 		warn("the next program waits until the revoked lease would have ended: %v", failed[0])
 	}
 }

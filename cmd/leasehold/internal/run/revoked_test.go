@@ -35,8 +35,8 @@ func TestNoAnswerIsNotBusy(t *testing.T) {
 	rdb := redistest.MiniClient(t)
 	hook := &silent{left: 2}
 	rdb.AddHook(hook)
-	p := redistest.Must(predecessorsOf([]redis.UniversalClient{rdb}, Options{Mutex: redistest.Name(t), Key: "k"}))(t)
-	err := p.await(t.Context(), &handle{}, true)
+	f := &family{rdbs: []redis.UniversalClient{rdb}, stream: redistest.Name(t)}
+	err := f.awaitRevoked(t.Context(), true)
 	redistest.Check(t, err == nil && hook.left <= 0, "%v, with %d silent pipelines left", err, hook.left)
 }
 
@@ -49,16 +49,14 @@ func (always) Extend(context.Context, time.Duration) error { return nil }
 
 // A lease that comes as the time to wait is over is given back.
 func TestLeaseThatComesTooLateIsGivenBack(t *testing.T) {
-	rdb := redistest.MiniClient(t)
-	o := Options{Mutex: redistest.Name(t), Key: "k", Wait: time.Millisecond, TTL: time.Second}
-	p := redistest.Must(predecessorsOf([]redis.UniversalClient{rdb}, o))(t)
 	gave := 0
-	h := &handle{acquire: func(ctx context.Context, _ bool) (*held, error) {
+	opened := &family{rdbs: []redis.UniversalClient{redistest.MiniClient(t)}, stream: redistest.Name(t)}
+	opened.acquire = func(ctx context.Context, _ bool) (*held, error) {
 		<-ctx.Done()
 		return &held{lease: always{}, release: func() error { gave++; return nil }}, nil
-	}, close: func(context.Context) error { return nil }}
-	f := &family{}
-	_, err := await(func(context.Context) (*family, error) { return &family{handle: h, before: p}, nil }, f, o, nil)
+	}
+	o := Options{Mutex: redistest.Name(t), Key: "k", Wait: time.Millisecond, TTL: time.Second}
+	_, err := await(func(context.Context) (*family, error) { return opened, nil }, &family{}, o, nil)
 	if failure := (*Error)(nil); !errors.As(err, &failure) || failure.Code != CodeConflict || gave != 1 {
 		t.Errorf("%v; it was given back %d times", err, gave)
 	}

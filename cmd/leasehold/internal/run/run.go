@@ -51,14 +51,14 @@ func Run(dial func(context.Context) ([]redis.UniversalClient, error), o Options)
 	}
 	a, err := newAttendant(path, l, o)
 	if err != nil {
-		_ = f.before.giveBack(l)
+		_ = f.giveBack(l)
 		return 0, failed(CodeTool, err)
 	}
 	catch(signals, passed...)
 	failure := a.attend(signals)
 	a.end()
 	l.succeeded = failure == nil && a.lost == nil && !a.stopped && code(a.status) == 0
-	return finish(f.before.giveBack(l), a, failure)
+	return finish(f.giveBack(l), a, failure)
 }
 
 // finish says which code it all comes to. released is the outcome of giving the lease back.

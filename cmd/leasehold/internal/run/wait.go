@@ -25,23 +25,13 @@ const (
 	giveUp = 500 * time.Millisecond
 )
 
-type family struct {
-	rdbs   []redis.UniversalClient
-	handle *handle
-	before predecessors
-}
-
 func openFamily(ctx context.Context, dial func(context.Context) ([]redis.UniversalClient, error), o Options) (*family, error) {
 	rdbs, err := dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	f := &family{rdbs: rdbs}
-	f.handle, err = open(rdbs, o)
-	if err == nil {
-		f.before, err = predecessorsOf(rdbs, o)
-	}
-	if err != nil {
+	if err := f.open(o); err != nil {
 		f.closeClients()
 		return nil, failed(CodeUsage, err)
 	}
@@ -59,7 +49,7 @@ func (f *family) close(o Options) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
-	_ = f.handle.close(ctx)
+	_ = f.handle.Close(ctx)
 	f.closeClients()
 }
 
@@ -103,7 +93,7 @@ func await(open func(context.Context) (*family, error), f *family, o Options, si
 				*f = *got.f
 			}
 			if got.l != nil && ctx.Err() != nil { // it was granted in that moment
-				_ = f.before.giveBack(got.l)
+				_ = f.giveBack(got.l)
 				got.err = errWaitOver
 			}
 			if sig != nil {
@@ -132,11 +122,11 @@ func await(open func(context.Context) (*family, error), f *family, o Options, si
 
 // take waits for the lease, and until no program under a lease that was revoked before runs any more.
 func take(ctx context.Context, f *family, o Options) (*held, error) {
-	l, err := f.handle.acquire(ctx, o.Wait == 0)
+	l, err := f.acquire(ctx, o.Wait == 0)
 	if err != nil {
 		return nil, err
 	}
-	err = f.before.await(l.Context(), f.handle, o.Wait == 0)
+	err = f.awaitRevoked(l.Context(), o.Wait == 0)
 	if err == nil {
 		err = lengthen(ctx, l, o)
 	}
@@ -144,7 +134,7 @@ func take(ctx context.Context, f *family, o Options) (*held, error) {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		_ = f.before.giveBack(l)
+		_ = f.giveBack(l)
 		return nil, err
 	}
 	return l, nil
