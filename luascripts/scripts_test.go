@@ -27,33 +27,6 @@ func TestHashes(t *testing.T) {
 	}
 }
 
-// Each script has a function that returns it, and only it.
-func TestEachScriptHasItsFunction(t *testing.T) {
-	functions := map[string]func() string{
-		"permits/enter": PermitsEnter, "permits/leave": PermitsLeave, "permits/ask": PermitsAsk, "permits/renew": PermitsRenew,
-		"permits/set_limit": PermitsSetLimit, "permits/revoke": PermitsRevoke,
-		"permits/leave_turns": PermitsLeaveTurns, "permits/renew_count": PermitsRenewCount, "permits/renew_keep": PermitsRenewKeep,
-		"permits/enter_once": PermitsEnterOnce, "permits/complete": PermitsComplete, "permits/is_complete": PermitsIsComplete,
-		"totals/enter": TotalsEnter, "totals/leave": TotalsLeave, "totals/ask": TotalsAsk,
-		"totals/renew": TotalsRenew, "totals/set_limit": TotalsSetLimit, "totals/revoke": TotalsRevoke,
-		"quorum/enter": QuorumEnter, "quorum/leave": QuorumLeave, "quorum/yield": QuorumYield, "quorum/look": QuorumLook, "quorum/revoke": QuorumRevoke,
-		"loads/enter": LoadsEnter, "loads/leave": LoadsLeave, "loads/ask": LoadsAsk, "loads/renew": LoadsRenew,
-		"loads/publish": LoadsPublish, "loads/put": LoadsPut, "loads/invalidate": LoadsInvalidate,
-		"loads/inspect": LoadsInspect, "loads/revoke": LoadsRevoke,
-		"loads/near_read": LoadsNearRead, "loads/near_tell": LoadsNearTell, "loads/near_leave": LoadsNearLeave,
-		"guard/set": GuardSet,
-	}
-	names := Names()
-	for _, name := range names {
-		if functions[name] == nil {
-			t.Errorf("no function returns %s", name)
-		} else if functions[name]() != Whole(name) {
-			t.Errorf("the function of %s returns another text", name)
-		}
-	}
-	redistest.Check(t, len(names) == len(functions), "there are %d scripts and %d functions", len(names), len(functions))
-}
-
 var (
 	// A comment of one word and paths can only be meant as an include. A misspelt keyword must
 	// not turn it into a comment.

@@ -2,12 +2,10 @@ package mutex_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"time"
 
-	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 )
@@ -69,41 +67,4 @@ func ExampleMutex_Lock() {
 	// page 0
 	// page 1
 	// page 2
-}
-
-func ExampleGuard_Set() {
-	rdb, stop := redistest.Connect()
-	defer stop()
-	ctx := context.Background()
-	locks, err := mutex.New(rdb, mutex.Config{Name: "orders"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locks.Close(ctx)
-	states, err := mutex.NewGuard(rdb, mutex.GuardConfig{Name: "order-states"})
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	// The first holder loses its lock without noticing, and a second one writes.
-	first, err := locks.Lock(ctx, "order-7")
-	if err != nil {
-		log.Fatal(err)
-	}
-	stale := first.Token()
-	_ = first.Unlock()
-	err = locks.Do(ctx, "order-7", func(ctx context.Context, token uint64) error {
-		return states.Set(ctx, "order-7", token, "cancelled", time.Hour)
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	err = states.Set(ctx, "order-7", stale, "shipped", time.Hour)
-	state, _, getErr := states.Get(ctx, "order-7")
-	if getErr != nil {
-		log.Fatal(getErr)
-	}
-	fmt.Println(errors.Is(err, leasehold.ErrFenced), state)
-	// Output: true cancelled
 }

@@ -72,32 +72,6 @@ func ExampleSemaphore_Acquire() {
 	// Output: busy: 1 of 1 in use
 }
 
-func ExampleSemaphore_TryAcquire() {
-	rdb, stop := redistest.Connect()
-	defer stop()
-	ctx := context.Background()
-	caps, err := semaphore.New(rdb, semaphore.Config{Name: "uploads", Limit: 2})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer caps.Close(ctx)
-
-	lease, err := caps.TryAcquire(ctx, "acme")
-	if errors.Is(err, leasehold.ErrBusy) {
-		return // answer 429: the client may come back later
-	}
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() {
-		if err := lease.Release(); errors.Is(err, leasehold.ErrLost) {
-			fmt.Println("the work ran beside another's")
-		}
-	}()
-	fmt.Println("uploading for", lease.Key())
-	// Output: uploading for acme
-}
-
 func ExampleSemaphore_AcquireN() {
 	rdb, stop := redistest.Connect()
 	defer stop()

@@ -186,32 +186,3 @@ func ExampleErrNotFound() {
 	// no such user
 	// no such user
 }
-
-// A process serves values that it reads often from its own memory. Once Invalidate has returned,
-// no process serves the old value.
-func ExampleConfig_nearFor() {
-	rdb, end := redistest.Connect()
-	defer end()
-	ctx := context.Background()
-	prices, err := singleflight.New(rdb, singleflight.Config[string]{
-		Name: "prices", TTL: time.Minute, NearFor: 5 * time.Second,
-	})
-	if err != nil {
-		panic(err)
-	}
-	defer prices.Close(ctx)
-	price := "9.90"
-	load := func(context.Context) (string, error) { return price, nil }
-	for prices.Stats().NearHits == 0 {
-		if _, err := prices.Do(ctx, "apples", load); err != nil {
-			panic(err)
-		}
-	}
-	price = "8.90"
-	if err := prices.Invalidate(ctx, "apples"); err != nil {
-		panic(err)
-	}
-	now, err := prices.Do(ctx, "apples", load)
-	fmt.Println(now, err)
-	// Output: 8.90 <nil>
-}

@@ -12,6 +12,17 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// published is the stamp of the envelopes here.
+const published = 1_700_000_000_123_456
+
+// stored is e as it lies in Redis.
+func stored(e envelope.Envelope) string {
+	prefix, suffix := e.Encode()
+	return envelope.Join(prefix, published, suffix)
+}
+
 // checksumAt is where the four bytes of the checksum lie; it is of all that follows them.
 const checksumAt = envelope.HeadLen + 1
 

@@ -9,37 +9,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// slot is the Cluster slot of a key: CRC16 (XMODEM) of what stands between the
-// first brace and the first closing one behind it, where that is not empty.
-func slot(key string) uint16 {
-	if _, rest, ok := strings.Cut(key, "{"); ok {
-		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
-			key = tag
-		}
-	}
-	var crc uint16
-	for i := range len(key) {
-		crc ^= uint16(key[i]) << 8
-		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
-			} else {
-				crc <<= 1
-			}
-		}
-	}
-	return crc % 16384
-}
-
-// Values from the Cluster specification and from CLUSTER KEYSLOT.
-func TestSlotOfTheTestItself(t *testing.T) {
-	for key, want := range map[string]uint16{
-		"123456789": 0x31C3, "foo": 12182, "{foo}bar": 12182, "x{foo}bar}": 12182, "": 0,
-	} {
-		redistest.Expect(t, slot(key), want, "slot(%q) is %d", key)
-	}
-}
-
 func resource(t *testing.T, f keys.Family, key string) keys.Resource {
 	t.Helper()
 	return redistest.Must(f.Resource(key))(t)

@@ -118,13 +118,9 @@ func (w *world) gives(i int8) string {
 		a.caller, a.until = rests, w.now+keepFor
 		return ""
 	}
-	a.rel, a.wasRev = w.now, w.redis.revoked[i]
-	was, _ := a.Release(w.now, false)
-	if was != Holding {
+	a.wasRev = w.redis.revoked[i]
+	if was, _ := a.Release(w.now, false); was != Holding {
 		a.caller = gone
-		if was == Lost && a.safe && !w.spoilt && w.redis.expiry[i] > w.now+roundTrip {
-			return "" // it stopped in time, which is what the deadline is for
-		}
 		return ""
 	}
 	a.caller, a.Complete = releases, a.atWork && !a.errs

@@ -96,10 +96,8 @@ type actor struct {
 	lasts  Moment // how long it holds
 	result Verdict
 	ctx    bool // its ctx has ended
-	rel    Moment
 	revokd bool // it was revoked
 	wasRev bool // it was revoked before it was given back
-	safe   bool // nothing has touched its lease but its own calls
 	keeper
 	runner
 }
@@ -125,7 +123,7 @@ func newWorld(n, limit int, scene func(w *world)) *world {
 		a := &w.actors[i]
 		a.Life = New(Options{TTL: worldTTL, Waits: true})
 		a.until = epoch + Moment(i)*50*time.Millisecond
-		a.safe, a.handle, a.lasts = true, int8(i), holdFor
+		a.handle, a.lasts = int8(i), holdFor
 	}
 	if scene != nil {
 		scene(w)

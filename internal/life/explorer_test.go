@@ -82,7 +82,7 @@ func (w *world) deviations(all []deviation) []deviation {
 				r := &w.redis
 				r.expiry[i], r.ticket[i], r.revoked[i], w.spoilt = 0, 0, true, true
 				r.tomb[i] = w.now + tombstone
-				w.actors[i].safe, w.actors[i].revokd = false, true
+				w.actors[i].revokd = true
 				w.advance(-1)
 				w.put(flight{kind: message, stage: reply, who: i, code: Unanswered, sent: w.now - time.Hour, at: w.now + roundTrip})
 				return ""

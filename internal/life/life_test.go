@@ -184,18 +184,6 @@ func TestUntil(t *testing.T) {
 	redistest.Check(t, a.Deadline == before, "an older answer moved the deadline back")
 }
 
-// An attempt that left the queue gave its place back: that is no success of a release, for the
-// lease was lost before.
-func TestReleaseThatFindsAPlace(t *testing.T) {
-	now := epoch
-	a := aHolding(now)
-	a.Release(now, false)
-	a.resent = true
-	if a.OnLeave(&Outcome{Code: Queued}, now); a.Told != TellLost {
-		t.Errorf("told %d", a.Told)
-	}
-}
-
 // Close gives back what its holder has. A grant that nobody has taken is its caller's, who
 // hears that the handle is closed.
 func TestCloseAndAGrantThatNobodyHasTaken(t *testing.T) {
@@ -240,6 +228,11 @@ func TestReleaseIsAnsweredByTheOnlyLeave(t *testing.T) {
 	a := released()
 	if a.OnLeave(gone, now); a.Told != TellLost {
 		t.Errorf("the only leave: told %d", a.Told)
+	}
+	a = released() // a place in the queue is no lease: its own copy of the enter has taken it since
+	a.resent = true
+	if a.OnLeave(&Outcome{Code: Queued}, now); a.Told != TellLost {
+		t.Errorf("a leave that finds a place: told %d", a.Told)
 	}
 	a = released()
 	a.OnLeave(&Outcome{Code: Gone, Copied: true}, now)
@@ -332,4 +325,21 @@ func TestLeaveIsSentAtLeastOnce(t *testing.T) {
 	redistest.Check(t, do == ToLeave && a.State == Leaving, "duty %d, state %d", do, a.State)
 	a.Tick(after, 0)
 	redistest.Check(t, a.State == Over, "state %d; want that it is over after the leave", a.State)
+}
+
+// The life of an idle lease: it serves nobody after its deadline, and is given back at once when it
+// is lost, because no holder needs time to stop.
+func TestLifeOfAnIdleLease(t *testing.T) {
+	a := aHolding(epoch)
+	redistest.CheckNow(t, a.Rest(epoch+1) && a.Resume(a.Deadline-1) && !a.Idle, "a lease that is held does not rest, or serves no other turn")
+	redistest.CheckNow(t, a.Rest(a.Deadline-1), "a lease that is held does not rest")
+	redistest.Check(t, !a.Resume(a.Deadline), "an idle lease serves a turn at its deadline")
+	fx := a.notice(a.Deadline)
+	redistest.Check(t, a.State == Leaving && a.Released && fx&HoldEnded != 0, "at its deadline an idle lease is %v; want that it is given back", a.State)
+	if a = aHolding(epoch); a.Rest(a.Deadline) {
+		t.Error("a lease rests at its deadline")
+	}
+	a = aHolding(epoch)
+	a.notice(a.Deadline)
+	redistest.Check(t, a.State == Lost, "at its deadline a lease in use is %v; want that it is lost", a.State)
 }

@@ -66,11 +66,8 @@ var (
 	Vanish = Action{verdict: vanish}
 )
 
-// Hold carries it on, and what follows on that connection and direction, when
-// gate is closed, even if the client has closed its connection by then.
-func Hold(gate <-chan struct{}) Action { return Pass.After(gate) }
-
-// After is the same action, done when gate is closed.
+// After is the same action, done when gate is closed: Pass then carries it on, and what follows on that connection and
+// direction, even if the client has closed its connection by then.
 func (a Action) After(gate <-chan struct{}) Action {
 	a.gate = gate
 	return a
@@ -143,7 +140,7 @@ func (p *Proxy) addFault(stage Stage, match func([]string) bool, k int, act Acti
 	f := newFault(p.tb)
 	f.stage, f.match, f.after, f.act = stage, match, k, act
 	if act.verdict == pass {
-		f.act = Hold(f.gate)
+		f.act = Pass.After(f.gate)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

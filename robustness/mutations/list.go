@@ -167,7 +167,7 @@ var client = []mutation{
 		"\t\tfx := a.lose(ByDeadline, now)\n\t\tif a.taken {\n\t\t\ta.State, a.Next, a.Told = Leaving, now, TellDone\n\t\t}\n\t\treturn fx\n"),
 	cut("a waiter that leaves while its enter is under way gives back", "internal/life/waiting.go", "./internal/life", "TestExplorer",
 		"a.State, a.late = Leaving, true", "a.State, a.late = Over, true"),
-	cut("a leave is repeated for a TTL after a late enter", "internal/life/leaving.go", "./internal/life", "TestExplorer",
+	cut("a leave is repeated for a TTL after a late enter", "internal/life/leaving.go", "./internal/life", "TestAnswerWithoutALease",
 		"return max(a.until, a.runs+a.TTL)", "return max(a.until, a.runs)"),
 	cut("a leave is repeated for the term of a late renewal", "internal/life/held.go", "./internal/life", "TestUntil",
 		"\tcase Granted:\n\t\ta.until = max(a.until, now+r.Term)\n", ""),
