@@ -148,7 +148,7 @@ func nothingLeft(t *testing.T, f *fleet.Fleet) {
 		guarded, more := lasting(t, store, "leasehold:grd:", ":value", ":seen")
 		took := time.Since(closed).Round(time.Millisecond)
 		if left = append(left, more...); len(left) == 0 {
-			t.Logf("%v after the end there are only %d tokens of mutexes and %d keys of guards", took, tokens, guarded)
+			t.Logf("%v after the end there are only %d tokens of mutexes and complete slots, and %d keys of guards", took, tokens, guarded)
 			return
 		}
 		redistest.CheckNow(t, took <= time.Minute, "%v after the end there are left: %q", took, left)
