@@ -113,7 +113,7 @@ var scripts = []mutation{
 		"PROBATION, alive_for - SILENCE", "PROBATION"),
 	cut("dead waiters are dropped", "luascripts/shared/purge_waiters.lua", scriptTests, "",
 		"    redis.call('ZREM', queue, unpack(gone))", ""),
-	cut("dead holders are passed", "luascripts/permits/shared/queue.lua", "./internal/tests/contract/semaphore", "TestTwoTTLs",
+	cut("dead holders are passed", "luascripts/permits/shared/queue.lua", scriptTests, "TestModelOfPermits",
 		"counted = counted or redis.call('ZCOUNT', holders, '(' .. now, '+inf')", "counted = counted or redis.call('ZCARD', holders)"),
 	cut("a renewal never revives", "luascripts/permits/shared/push_expiry.lua", scriptTests, "",
 		"if expiry <= now then return 0 end", ""),

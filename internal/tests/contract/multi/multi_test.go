@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -236,39 +234,7 @@ func TestKeptItemsAreGivenBackFirst(t *testing.T) {
 	})
 }
 
-// Items may be on different servers.
-func TestItemsOfTwoServers(t *testing.T) {
-	one, two := redistest.Mini(t), redistest.Mini(t)
-	var all [2]*mutex.Mutex
-	for i, server := range []interface{ Addr() string }{one, two} {
-		rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
-		defer rdb.Close()
-		m := redistest.Must(mutex.New(rdb, mutex.Config{Name: fmt.Sprint("accounts", i)}))(t)
-		defer harness.Close(t, m)
-		all[i] = m
-	}
-	var crowd sync.WaitGroup
-	var inside atomic.Int32
-	for i := range 8 {
-		crowd.Go(func() {
-			items := []multi.Item{multi.Lock(all[0], "k"), multi.Lock(all[1], "k")}
-			if i%2 == 0 {
-				slices.Reverse(items)
-			}
-			for range 20 {
-				err := multi.Do(t.Context(), func(context.Context, *multi.Lease) error {
-					redistest.Expect(t, inside.Add(1), 1, "%d inside")
-					inside.Add(-1)
-					return nil
-				}, items...)
-				redistest.NoError(t, err)
-			}
-		})
-	}
-	crowd.Wait()
-}
-
-// A hook that ends the goroutine of a release is no confirmation.
+// Items may be on different servers. A hook that ends the goroutine of a release is no confirmation.
 func TestReleaseWhoseHookEndsItsGoroutine(t *testing.T) {
 	var items []multi.Item
 	var second harness.Wire
@@ -291,8 +257,8 @@ func TestReleaseWhoseHookEndsItsGoroutine(t *testing.T) {
 // Observers count what callers got, and no try that was given back.
 func TestObserversCountNoTries(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		events := &log{}
-		p, other := f.open(func(c *mutex.Config) { c.Observer = events }), f.open()
+		var events harness.Told
+		p, other := f.open(func(c *mutex.Config) { c.Observer = &events }), f.open()
 		a := other.takeLock("a")
 		w := p.wait(f.Context(), "a", p.lockItems("a", "b", "c")...)
 		time.Sleep(100 * time.Millisecond)
@@ -300,33 +266,13 @@ func TestObserversCountNoTries(t *testing.T) {
 		f.release(w.Got())
 		redistest.WantErr(f, redistest.ErrorOf(multi.TryAcquire(f.Context(), append(p.lockItems("a"), multi.Permits(p.caps, "a", 4))...)), leasehold.ErrInvalid)
 		time.Sleep(time.Second)
-		got := events.all()
+		got := map[string]int{}
+		for _, e := range events.Events(leasehold.EventAcquired, leasehold.EventHoldEnded, leasehold.EventLateGrant) {
+			got[e.Type+" "+e.Outcome]++
+		}
 		want := map[string]int{"mutex granted": 3, "mutex released": 3, "semaphore invalid": 1}
 		redistest.Check(f, maps.Equal(got, want), "the Observer was told %v; want %v", got, want)
 	})
-}
-
-type log struct {
-	mu     sync.Mutex
-	counts map[string]int
-}
-
-func (l *log) Observe(e leasehold.Event) {
-	if e.Kind != leasehold.EventAcquired && e.Kind != leasehold.EventHoldEnded && e.Kind != leasehold.EventLateGrant {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.counts == nil {
-		l.counts = map[string]int{}
-	}
-	l.counts[e.Type+" "+e.Outcome]++
-}
-
-func (l *log) all() map[string]int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.counts
 }
 
 var errWork = errors.New("work failed")

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,16 +19,13 @@ import (
 // stuck is an Observer and a slog.Handler that blocks until it is let go.
 type stuck struct {
 	slog.Handler
+	harness.Told
 	gate chan struct{}
-	mu   sync.Mutex
-	told []leasehold.Event
 }
 
 func (s *stuck) Observe(e leasehold.Event) {
 	<-s.gate
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.told = append(s.told, e)
+	s.Told.Observe(e)
 }
 
 func (s *stuck) Enabled(context.Context, slog.Level) bool { <-s.gate; return true }
@@ -68,17 +64,11 @@ func TestObserverAndLoggerThatBlockHoldUpNothing(t *testing.T) {
 }
 
 // wild is an Observer that notes what it is told, and then panics or ends its goroutine.
-type wild struct {
-	mu   sync.Mutex
-	told []leasehold.EventKind
-}
+type wild struct{ harness.Told }
 
 func (o *wild) Observe(e leasehold.Event) {
-	o.mu.Lock()
-	o.told = append(o.told, e.Kind)
-	n := len(o.told)
-	o.mu.Unlock()
-	if n%2 == 0 {
+	o.Told.Observe(e)
+	if len(o.Events())%2 == 0 {
 		runtime.Goexit()
 	}
 	panic("a bug of the Observer")
@@ -95,19 +85,22 @@ func TestObserverThatPanics(t *testing.T) {
 		for i := range turns {
 			l := f.take(m, "k")
 			unlock(f, l)
-			o.mu.Lock()
-			n := len(o.told)
-			redistest.CheckNow(f, n == 2*(i+1), "%d events were told after %d turns", n, i+1)
-			o.mu.Unlock()
+			redistest.Require(f, len(o.Events()), 2*(i+1), "after %d turns the events told were %d", i+1)
 		}
 		harness.Close(f.T, m)
-		for i, kind := range o.told {
-			want := []leasehold.EventKind{leasehold.EventAcquired, leasehold.EventHoldEnded}[i%2]
-			redistest.Check(f, kind == want, "event %d is of kind %d; want %d", i, kind, want)
-		}
+		wantPairs(f, o.Events())
 		n := strings.Count(lines.String(), "a bug of the Observer")
 		redistest.Check(f, n == 1, "the panic was logged %d times:\n%s", n, lines.String())
 	})
+}
+
+// wantPairs checks that events are of acquisitions and ends of holds in turn.
+func wantPairs(f *fixture, told []leasehold.Event) {
+	f.Helper()
+	for i, e := range told {
+		want := []leasehold.EventKind{leasehold.EventAcquired, leasehold.EventHoldEnded}[i%2]
+		redistest.CheckNow(f, e.Kind == want, "event %d is of kind %d; want %d", i, e.Kind, want)
+	}
 }
 
 // Events beyond the bound are dropped, which is logged once the Observer goes on. Those before are kept in order.
@@ -122,13 +115,9 @@ func TestObserverThatIsTooSlow(t *testing.T) {
 		close(s.gate)
 		synctest.Wait()
 		harness.Close(f.T, m)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		redistest.Between(f, len(s.told), 4096, 4200, "%d events were told")
-		for i, e := range s.told {
-			want := []leasehold.EventKind{leasehold.EventAcquired, leasehold.EventHoldEnded}[i%2]
-			redistest.CheckNow(f, e.Kind == want, "event %d is of kind %d; want %d", i, e.Kind, want)
-		}
+		told := s.Events()
+		redistest.Between(f, len(told), 4096, 4200, "%d events were told")
+		wantPairs(f, told)
 		redistest.WantText(f, errors.New(lines.String()), "events were dropped", "dropped=")
 	})
 }

@@ -73,7 +73,7 @@ func TestSlotIsRunOnce(t *testing.T) {
 
 func TestSlotStaysOpen(t *testing.T) {
 	each(t, func(f *fixture) {
-		m, _ := f.open(ttl(3 * time.Second))
+		m, _ := f.open()
 		oops := errors.New("oops")
 		for name, fn := range map[string]func(ctx context.Context, token uint64) error{
 			"error":  func(context.Context, uint64) error { return oops },

@@ -36,7 +36,6 @@ func in(t *testing.T, where func(*testing.T, string, func(*harness.Fixture)), fn
 var strictOnly = map[string]string{
 	"TestDo":                                        stays,
 	"TestDoReleasesOnPanicAndGoexit":                stays,
-	"TestTwoTTLsOnOneKey":                           stays,
 	"TestPermitsTakenTwice":                         stays,
 	"TestReleaseIsNilOnce":                          stays,
 	"TestRevokeErrors":                              stays + ", and can be revoked there",

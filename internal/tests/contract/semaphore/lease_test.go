@@ -68,52 +68,6 @@ func TestContextIsTheAcquiringOneAndSaysWhyItEnded(t *testing.T) {
 	})
 }
 
-// wantDeadline fails the test unless l's Deadline lies before the end of its
-// permits by the margin, and is no more careful than that calls for.
-func (f *fixture) wantDeadline(l *semaphore.Lease, key string, notBefore time.Time, term time.Duration) {
-	f.Helper()
-	deadline := l.Deadline() // first, since the other only grows
-	margin := max(10*time.Millisecond, term/50)
-	for _, ends := range f.Held(key) {
-		latest := time.UnixMilli(int64(ends)).Add(-margin)
-		redistest.CheckNow(f, !deadline.After(latest), "the Deadline of a term of %v lies %v before its end", term, time.UnixMilli(int64(ends)).Sub(deadline))
-	}
-	earliest := notBefore.Add(term - max(50*time.Millisecond, term/10))
-	redistest.CheckNow(f, !deadline.Before(earliest), "the Deadline of a term of %v lies %v after its call", term, deadline.Sub(notBefore))
-}
-
-func TestDeadlineLiesBeforeTheEndInRedis(t *testing.T) {
-	each(t, func(f *fixture) {
-		for _, term := range []time.Duration{time.Second, 3 * time.Second, 30 * time.Second, 10 * time.Hour} {
-			s, _ := f.open(ttl(term))
-			key := term.String()
-			began := time.Now()
-			l := f.take(s, key, 1)
-			f.wantDeadline(l, key, began, term)
-			began = time.Now()
-			redistest.WantErr(f, l.Extend(f.Context(), 2*term))
-			f.wantDeadline(l, key, began, 2*term)
-			if term < 3*time.Second { // too short for all that follows, on a busy machine
-				release(f, l)
-				continue
-			}
-			// A grant by message: its first term may be shorter.
-			other, _ := f.open(ttl(term))
-			w := f.wait(f.Context(), other, key, 1)
-			began = time.Now()
-			release(f, l)
-			next := w.Got()
-			f.wantDeadline(next, key, began, min(term, time.Second))
-			own := f.wait(f.Context(), other, key, 1)
-			began = time.Now()
-			release(f, next)
-			last := own.Got()
-			f.wantDeadline(last, key, began, min(term, time.Second))
-			release(f, last)
-		}
-	})
-}
-
 // The longest duration is what people write for "no bound".
 func TestLongestMaxHoldAndExtend(t *testing.T) {
 	some(t, func(f *fixture) {
@@ -123,29 +77,6 @@ func TestLongestMaxHoldAndExtend(t *testing.T) {
 		err := l.Extend(f.Context(), math.MaxInt64)
 		redistest.Check(f, err != nil || time.Until(l.Deadline()) >= 24*time.Hour, "Extend returns nil, and the Deadline lies in %v", time.Until(l.Deadline()))
 		release(f, l)
-	})
-}
-
-func TestMaxHoldFreesThePermitsAtOnce(t *testing.T) {
-	each(t, func(f *fixture) {
-		const most = 3 * time.Second
-		s, _ := f.open(limit(2), func(c *semaphore.Config) { c.MaxHold = most })
-		other, _ := f.open(limit(2))
-		began := time.Now()
-		l := f.take(s, "k", 2)
-		w := f.wait(f.Context(), other, "k", 2)
-		if err := l.Extend(f.Context(), time.Hour); err != nil {
-			f.Fatal(err) // no longer than MaxHold all the same
-		}
-		redistest.Get(f, "the longest hold", l.Context().Done())
-		redistest.AtLeast(f, time.Since(began), most, "it ended after %v")
-		cause := context.Cause(l.Context())
-		redistest.WantErr(f, cause, leasehold.ErrMaxHold, leasehold.ErrLost)
-		redistest.WantNot(f, cause, leasehold.ErrReleased, leasehold.ErrRevoked)
-		next := w.Got()
-		redistest.WantErr(f, l.Release(), leasehold.ErrLost, leasehold.ErrMaxHold)
-		f.WantHeld("k", 2)
-		release(f, next)
 	})
 }
 

@@ -170,35 +170,24 @@ func TestLoadersOwnDeadline(t *testing.T) {
 
 // Whatever a call waits for, it returns when its ctx ends, and leaves nothing behind: not in the queue, nor a lease.
 func TestCtxEndsWhereverACallIs(t *testing.T) {
-	type world struct {
-		f     *fixture
-		g     *singleflight.Group[string]
-		w     *harness.Wire
-		other *singleflight.Group[string]
-		o     *origin
-	}
-	for what, put := range map[string]func(x world) (key string, load loader){
-		"asking for the clock": func(x world) (string, loader) { x.w.Stall("time"); return "k", never(x.f) },
-		"taking the lease":     func(x world) (string, loader) { x.w.Stall("load enter"); return "k", never(x.f) },
-		"hearing of the lease": func(x world) (string, loader) { x.w.StallReplies("load enter"); return "k", never(x.f) },
-		"trying again":         func(x world) (string, loader) { x.w.CutOff("load enter"); return "k", never(x.f) },
-		"loading":              func(x world) (string, loader) { return "k", x.o.obedient },
-		"publishing":           func(x world) (string, loader) { x.w.Stall("load publish"); return "k", gives("v") },
-		"waiting for another": func(x world) (string, loader) {
-			fetch(x.f, x.f.Context(), x.other, "k", x.o.load)
-			x.o.next(x.f)
-			return "k", never(x.f)
-		},
-		"waiting for a permit": func(x world) (string, loader) {
-			fetch(x.f, x.f.Context(), x.other, "else", x.o.load)
-			x.o.next(x.f)
-			return "k", never(x.f)
-		},
+	const key = "k"
+	for what, put := range map[string]func(w *harness.Wire, loads func(key string), o *origin) loader{
+		"asking for the clock": func(w *harness.Wire, _ func(string), _ *origin) loader { w.Stall("time"); return nil },
+		"taking the lease":     func(w *harness.Wire, _ func(string), _ *origin) loader { w.Stall("load enter"); return nil },
+		"hearing of the lease": func(w *harness.Wire, _ func(string), _ *origin) loader { w.StallReplies("load enter"); return nil },
+		"trying again":         func(w *harness.Wire, _ func(string), _ *origin) loader { w.CutOff("load enter"); return nil },
+		"loading":              func(_ *harness.Wire, _ func(string), o *origin) loader { return o.obedient },
+		"publishing":           func(w *harness.Wire, _ func(string), _ *origin) loader { w.Stall("load publish"); return gives("v") },
+		"waiting for another":  func(_ *harness.Wire, loads func(string), _ *origin) loader { loads(key); return nil },
+		"waiting for a permit": func(_ *harness.Wire, loads func(string), _ *origin) loader { loads("else"); return nil },
 	} {
 		for _, many := range []bool{false, true} {
 			subBubble(t, fmt.Sprint(what, ", many: ", many), func(f *fixture) {
 				g, other, w := f.pair(maxLoads(1))
-				key, load := put(world{f, g, w, other, newOrigin(f)})
+				load := put(w, func(key string) { f.loading(other, key) }, newOrigin(f))
+				if load == nil {
+					load = never(f)
+				}
 				ctx, cancel := context.WithCancel(f.Context())
 				call := harness.Start(f.T, func() (string, error) {
 					if !many {

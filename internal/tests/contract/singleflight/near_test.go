@@ -17,10 +17,11 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// A hot value is served from memory by each way to read it. It is counted, and its age grows.
+// A hot value is served from memory by each way to read it. It is counted, and its age grows. So is a remembered
+// ErrNotFound.
 func TestNearServesHotValues(t *testing.T) {
 	each(t, func(f *fixture) {
-		g, w := f.open(nearFor(hold))
+		g, w := f.open(nearFor(hold), func(c *singleflight.Config[string]) { c.NotFoundTTL = time.Minute })
 		put(f, g, "k", "v")
 		warm(f, g, "k", "v")
 		before, sent := g.Stats(), w.Sent()
@@ -36,6 +37,15 @@ func TestNearServesHotValues(t *testing.T) {
 		redistest.Check(f, n == 3 && after.Hits == before.Hits, "%d hits in memory; want 3: %+v", n, after)
 		redistest.Expect(f, w.Sent()-sent, 0, "%d commands were sent for hits in memory")
 		redistest.Expect(f, inspect(f, g, "k").Near, 1, "Near is %v")
+		hits := g.Stats().NearHits
+		redistest.Eventually(f, "ErrNotFound in memory", func() bool {
+			redistest.WantErr(f, redistest.ErrorOf(g.Do(f.Context(), "none", fails(singleflight.ErrNotFound))), singleflight.ErrNotFound)
+			return g.Stats().NearHits > hits
+		})
+		r, ok, err := g.Peek(f.Context(), "none")
+		redistest.Check(f, ok && errors.Is(err, singleflight.ErrNotFound), "peeked %+v, %v, %v", r, ok, err)
+		invalidate(f, g, "none")
+		redistest.Gives(g.Do(f.Context(), "none", gives("v")))(f, "v")
 	})
 }
 
@@ -58,21 +68,6 @@ func TestNearRegistersOnlyHotKeys(t *testing.T) {
 			peek(f, g, "k")
 		}
 		redistest.Expect(f, w.Sent("near read")-sent, 0, "%d near reads of a key that was just invalidated")
-	})
-}
-
-// A copy of a remembered ErrNotFound is served, too.
-func TestNearServesNotFound(t *testing.T) {
-	some(t, func(f *fixture) {
-		g, _ := f.open(nearFor(hold), func(c *singleflight.Config[string]) { c.NotFoundTTL = time.Minute })
-		redistest.Eventually(f, "ErrNotFound in memory", func() bool {
-			redistest.WantErr(f, redistest.ErrorOf(g.Do(f.Context(), "k", fails(singleflight.ErrNotFound))), singleflight.ErrNotFound)
-			return g.Stats().NearHits > 0
-		})
-		r, ok, err := g.Peek(f.Context(), "k")
-		redistest.Check(f, ok && errors.Is(err, singleflight.ErrNotFound), "peeked %+v, %v, %v", r, ok, err)
-		invalidate(f, g, "k")
-		redistest.Gives(g.Do(f.Context(), "k", gives("v")))(f, "v")
 	})
 }
 
