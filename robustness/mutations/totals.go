@@ -57,7 +57,7 @@ var totals = []mutation{
 		"      if put_in_front(key, tag) then return true end\n", ""),
 	cut("total: a request that fits tells that it is held up", "luascripts/totals/enter.lua", inVain+" "+totalsTests, "StopNobody|Behind",
 		"if is_first and fits() then note_harm() end\n", ""),
-	cut("total: a request that fits is not kept back", "luascripts/totals/shared/turns.lua", totalsTests, "Aside",
+	cut("total: a request that fits is not kept back", "luascripts/totals/shared/turns.lua", totalsTests, "Family",
 		"  bring_back()\n", ""),
 	cut("setting: the one that was called later counts", "luascripts/shared/check_setting.lua", scriptTests, "LateSettings|ModelOfPermits",
 		"if last and number < last and last <= us then return 7 end", ""),

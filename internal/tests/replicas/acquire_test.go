@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -79,7 +77,7 @@ func TestNothingIsHandedOverWithoutReplicas(t *testing.T) {
 		for kind, newHandle := range kinds {
 			for _, way := range []string{"message", "reply"} {
 				if kind == "mutex, local turns" && way == "reply" {
-					continue // the holder's process queues nobody: TestNoLocalTurnOnAnUnconfirmedLease
+					continue // the holder's process queues nobody
 				}
 				t.Run(kind+" by "+way, func(t *testing.T) {
 					defer x.Heal()
@@ -258,15 +256,9 @@ func TestCallerLeavesWhileReplicasAreAsked(t *testing.T) {
 func TestMaxWaitEndsBeforeReplicasConfirm(t *testing.T) {
 	x := redistest.StartReplicated(t, redistest.Newest(t), 2)
 	name := redistest.Name(t)
-	lock := func(rdb redis.UniversalClient, cfg mutex.Config) *mutex.Mutex {
-		cfg.Name = name
-		m := redistest.Must(mutex.New(rdb, cfg))(t)
-		t.Cleanup(func() { harness.CloseWithin(t, 30*time.Second, m) })
-		return m
-	}
 	rdb := x.Primary.Client()
-	held := redistest.Must(lock(x.Primary.Client(), mutex.Config{}).Lock(t.Context(), "k"))(t)
-	waiting := lock(rdb, mutex.Config{Replicas: 2, ReplicaWait: 2 * time.Second, MaxWait: time.Second})
+	held := redistest.Must(openMutex(t, x.Primary.Client(), mutex.Config{Name: name}).Lock(t.Context(), "k"))(t)
+	waiting := openMutex(t, rdb, mutex.Config{Name: name, Replicas: 2, ReplicaWait: 2 * time.Second, MaxWait: time.Second})
 	failed := make(chan error, 1)
 	go func() { _, err := waiting.Lock(t.Context(), "k"); failed <- err }()
 	redistest.Eventually(t, "its place to be confirmed", func() bool {

@@ -123,8 +123,7 @@ func startTakers(t *testing.T, cfg mutex.Config, client func() redis.UniversalCl
 	c := &takers{t: t, cfg: cfg, cancel: cancel, locks: map[string]*mutex.Lock{}}
 	var keys atomic.Int64
 	for range 4 {
-		m := redistest.Must(mutex.New(client(), cfg))(t)
-		t.Cleanup(func() { harness.CloseWithin(t, 30*time.Second, m) })
+		m := openMutex(t, client(), cfg)
 		for range 8 {
 			c.running.Go(func() {
 				for ctx.Err() == nil {

@@ -102,67 +102,15 @@ func renewed(t *testing.T, l lease) {
 	})
 }
 
-// A process whose turns stay in it gives its lease back to a waiter elsewhere, and enters
-// again for its own. With the replicas cut off neither has a turn.
-func TestNoLocalTurnOnAnUnconfirmedLease(t *testing.T) {
-	const localFor = 5 * time.Millisecond
-	x := redistest.StartReplicated(t, redistest.Newest(t), 2)
-	rdb := x.Primary.Client()
-	name := redistest.Name(t)
-	open := func() *mutex.Mutex {
-		m := redistest.Must(mutex.New(x.Primary.Client(), mutex.Config{Name: name, Replicas: 2, ReplicaWait: 50 * time.Millisecond, LocalFor: localFor}))(t)
-		t.Cleanup(func() { harness.CloseWithin(t, 30*time.Second, m) })
-		return m
-	}
-	local, other := open(), open()
-	var held *mutex.Lock
-	redistest.Eventually(t, "a lock", func() bool {
-		var err error
-		held, err = local.Lock(t.Context(), "k")
-		return err == nil
-	})
-	const waiters = 3
-	failed := make(chan error, 2*waiters)
-	wait := func(m *mutex.Mutex) {
-		for range waiters {
-			go func() { failed <- turn(t, m) }()
-		}
-	}
-	wait(other)
-	redistest.Eventually(t, "the other process to wait", func() bool {
-		return rdb.ZCard(t.Context(), harness.Part("mtx", name, "k", "queue")).Val() == 1
-	})
-	wait(local)
-	x.Cut()
-	time.Sleep(2 * localFor) // no turn may begin on this lease any more
-	redistest.Expect(t, held.Unlock(), nil, "unlock: %v")
-	for range 2 * waiters {
-		redistest.WantErr(t, redistest.Get(t, "a waiter", failed), leasehold.ErrUnavailable)
-	}
-}
-
-// turn takes a lock and gives it back. It returns the error of the Lock.
-func turn(t *testing.T, m *mutex.Mutex) error {
-	l, err := m.Lock(t.Context(), "k")
-	if err == nil {
-		_ = l.Unlock()
-	}
-	return err
-}
-
 // A grant that came by a message is revoked before replicas have confirmed it. Its waiter
 // is told, and does not enter again.
 func TestRevokedBeforeItIsConfirmed(t *testing.T) {
 	x := redistest.StartReplicated(t, redistest.Newest(t), 1)
 	p := redistest.NewProxy(t, x.Primary.Addr())
 	cfg := mutex.Config{Name: redistest.Name(t), Replicas: 1, ReplicaWait: 2 * time.Second}
-	a := redistest.Must(mutex.New(p.Client(), cfg))(t)
-	defer harness.CloseWithin(t, 10*time.Second, a)
-	b := redistest.Must(mutex.New(x.Primary.Client(), cfg))(t)
-	defer harness.CloseWithin(t, 10*time.Second, b)
+	a, b := openMutex(t, p.Client(), cfg), openMutex(t, x.Primary.Client(), cfg)
 	held := redistest.Must(b.Lock(t.Context(), "k"))(t)
-	waiter := make(chan error, 1)
-	go func() { waiter <- turn(t, a) }()
+	waiter := harness.Go(func() (*mutex.Lock, error) { return a.Lock(t.Context(), "k") })
 	redistest.Eventually(t, "a waiter", func() bool {
 		state, err := b.Inspect(t.Context(), "k")
 		return err == nil && state.Waiting == 1
@@ -174,5 +122,5 @@ func TestRevokedBeforeItIsConfirmed(t *testing.T) {
 	redistest.CheckNow(t, err == nil && state.Holder != nil, "%+v, %v; want a holder", state, err)
 	redistest.WantErr(t, b.Revoke(t.Context(), "k", state.Holder.ID, "a test"))
 	confirming.Release()
-	redistest.WantErr(t, redistest.Get(t, "the waiter", waiter), leasehold.ErrRevoked)
+	redistest.WantErr(t, redistest.Get(t, "the waiter", waiter).Err, leasehold.ErrRevoked)
 }

@@ -73,10 +73,18 @@ var strictOnly = map[string]string{
 func newMutex(tb testing.TB, rdb redis.UniversalClient, s settings) handle {
 	tb.Helper()
 	harness.StrictOnly(tb, strictOnly)
-	m := redistest.Must(mutex.New(rdb, mutex.Config{
+	m := openMutex(tb, rdb, mutex.Config{
 		Name: s.name, TTL: s.ttl, Replicas: s.replicas, ReplicaWait: s.replicaWait, LocalFor: s.localFor, KeepFor: harness.KeepFor(s.ttl),
-	}))(tb)
-	return opened(tb, m, func(l *mutex.Lock) lease { return lockHeld{l} }, m.Lock, m.TryLock)
+	})
+	return opened(func(l *mutex.Lock) lease { return lockHeld{l} }, m.Lock, m.TryLock)
+}
+
+// openMutex makes a mutex that is closed at the end of the test.
+func openMutex(tb testing.TB, rdb redis.UniversalClient, cfg mutex.Config) *mutex.Mutex {
+	tb.Helper()
+	m := redistest.Must(mutex.New(rdb, cfg))(tb)
+	tb.Cleanup(func() { harness.CloseWithin(tb, 30*time.Second, m) })
+	return m
 }
 
 func newSemaphore(tb testing.TB, rdb redis.UniversalClient, s settings, total int) handle {
@@ -84,12 +92,11 @@ func newSemaphore(tb testing.TB, rdb redis.UniversalClient, s settings, total in
 	m := redistest.Must(semaphore.New(rdb, semaphore.Config{
 		Name: s.name, Limit: 1, Total: total, TTL: s.ttl, Replicas: s.replicas, ReplicaWait: s.replicaWait,
 	}))(tb)
-	return opened(tb, m, func(l *semaphore.Lease) lease { return permitHeld{l} }, m.Acquire, m.TryAcquire)
+	tb.Cleanup(func() { harness.CloseWithin(tb, 30*time.Second, m) })
+	return opened(func(l *semaphore.Lease) lease { return permitHeld{l} }, m.Acquire, m.TryAcquire)
 }
 
-// opened is a handle that is closed at the end of the test.
-func opened[L any](tb testing.TB, h harness.Handle, held func(L) lease, take, try func(context.Context, string) (L, error)) handle {
-	tb.Cleanup(func() { harness.CloseWithin(tb, 30*time.Second, h) })
+func opened[L any](held func(L) lease, take, try func(context.Context, string) (L, error)) handle {
 	of := func(call func(context.Context, string) (L, error)) func(context.Context, string) (lease, error) {
 		return func(ctx context.Context, key string) (lease, error) {
 			l, err := call(ctx, key)

@@ -116,14 +116,6 @@ func (m *machine) fill(t *rapid.T) {
 	m.limitMemory(t, rapid.IntRange(0, 3).Draw(t, "full") == 3)
 }
 
-// lose deletes a key, as an eviction does.
-func (m *machine) lose(i int) {
-	c := m.model.common().cells[i]
-	m.Logf("   %s is lost", c.name)
-	m.rdb.Del(context.Background(), m.names[i])
-	c.clear()
-}
-
 // again is one that was named before, the latest sooner than others.
 func (m *machine) again(t *rapid.T) *request {
 	if len(m.issued) == 0 {

@@ -25,7 +25,7 @@ func TestModelOfFlights(t *testing.T) {
 			f.near.key = loads.Near(named)
 			rt.Repeat(map[string]func(*rapid.T){
 				"enter": m.enterNew, "enter more": m.enterNew, "enter again": m.enterAgain, "leave": m.leave, "ask": m.ask, "renew": m.renew,
-				"land": m.land, "land more": m.land, "invalidate": m.invalidate, "put": m.put, "inspect": m.inspect, "pass": m.pass, "lose": m.loseOne, "fill": m.fill,
+				"land": m.land, "land more": m.land, "invalidate": m.invalidate, "put": m.put, "inspect": m.inspect, "pass": m.pass, "lose": m.lose, "fill": m.fill,
 				"revoke":    func(t *rapid.T) { m.revoke(t, m.res.Resource, m.again(t)) },
 				"near read": m.nearRead, "near read more": m.nearRead, "near tell": m.nearTell, "near leave": m.nearLeave,
 			})
@@ -192,8 +192,4 @@ func (m *loadMachine) inspect(*rapid.T) {
 	if int64(s.Bytes) != got.ints[6] || (s.Loader == "") != (s.LeaseEnds == 0) {
 		m.Fatalf("inspected %+v", s)
 	}
-}
-
-func (m *loadMachine) loseOne(t *rapid.T) {
-	m.loses(rapid.IntRange(0, 11).Draw(t, "key"))
 }

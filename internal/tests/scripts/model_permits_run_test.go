@@ -41,7 +41,7 @@ func TestModelOfPermits(t *testing.T) {
 					p.held.key = named.Part("holders")
 					rt.Repeat(map[string]func(*rapid.T){
 						"enter": m.enterNew, "enter again": m.enterAgain, "leave": m.leave, "ask": m.ask, "renew": m.renew,
-						"pass": m.pass, "pass some": m.pass, "enter more": m.enterNew, "leave more": m.leave, "word": m.setWord, "set": m.setLimit, "set again": m.setLimit, "lose": m.loseOne, "fill": m.fill,
+						"pass": m.pass, "pass some": m.pass, "enter more": m.enterNew, "leave more": m.leave, "word": m.setWord, "set": m.setLimit, "set again": m.setLimit, "lose": m.lose, "fill": m.fill,
 						"revoke":   func(t *rapid.T) { m.revoke(t, res.Resource, m.again(t)) },
 						"complete": m.complete, "leave turns": m.leaveTurns, "renew and count": m.renewAndCount,
 						"renew kept": m.renewKept, "enter and try": m.enterNew,
@@ -236,8 +236,4 @@ func (m *permitMachine) setLimit(t *rapid.T) {
 	c := res.Set(protocol.SetOptions{Handle: s.handle, Limit: s.limit, Number: s.number})
 	got := m.call(fmt.Sprintf("set %+v", s), c, func() outcome { return ints(m.p.set(s)) })
 	must(setting.Read(got.ints))(m)
-}
-
-func (m *permitMachine) loseOne(t *rapid.T) {
-	m.loses(rapid.IntRange(0, 7).Draw(t, "key"))
 }

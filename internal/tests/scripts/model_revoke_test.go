@@ -1,6 +1,7 @@
 package scripts_test
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -180,12 +181,15 @@ func (m *machine) notRevoked(r *request) {
 	}
 }
 
-// loses deletes a key. Without tombstones or marks it is not known what was revoked.
-func (m *machine) loses(i int) {
-	m.lose(i)
-	lost := m.model.common().cells[i].name
+// lose deletes a key, as an eviction does. Without tombstones or marks it is not known what was revoked.
+func (m *machine) lose(t *rapid.T) {
+	i := rapid.IntRange(0, len(m.names)-1).Draw(t, "key")
+	lost := m.model.common().cells[i]
+	m.Logf("   %s is lost", lost.name)
+	m.rdb.Del(context.Background(), m.names[i])
+	lost.clear()
 	for seq, b := range m.revoked {
-		switch lost {
+		switch lost.name {
 		case "alive":
 			b.until = 0
 		case "revoked":

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,16 +18,11 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
-// The model tests run so many random sequences a server; LEASEHOLD_ROUNDS multiplies it. The text of a failure names
-// the seed, with which -rapid.seed or LEASEHOLD_SEED runs the same again.
+// The text of a failure names the seed, with which -rapid.seed or LEASEHOLD_SEED runs the same again.
 func init() {
-	checks := 30
-	if n, err := strconv.Atoi(os.Getenv("LEASEHOLD_ROUNDS")); err == nil {
-		checks *= max(1, n)
-	}
-	_ = flag.Set("rapid.checks", strconv.Itoa(checks))
 	_ = flag.Set("rapid.nofailfile", "true") // the seed does
 	_ = flag.Set("rapid.steps", "60")
 	_ = flag.Set("rapid.shrinktime", "20s")
@@ -50,14 +44,20 @@ type modelServer struct {
 
 var modelHandles = []string{strings.Repeat("a", 22), strings.Repeat("b", 22), strings.Repeat("c", 22) + "~host", strings.Repeat("d", 22) + "^", strings.Repeat("e", 22) + "^~keeps"}
 
-// eachModelServer runs fn on an embedded server, and on a server of each version.
+// eachModelServer runs fn on an embedded server, and on a server of each version. LEASEHOLD_ROUNDS multiplies
+// how many random sequences they meet.
 func eachModelServer(t *testing.T, fn func(t *testing.T, s *modelServer)) {
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
-		t.Parallel()
 		s := &modelServer{mini: target.Mini, prefix: redistest.Name(t)}
+		checks := 30 // random sequences
+		if s.mini != nil {
+			checks = 120 // they are quick, and end before the others begin
+		}
+		_ = flag.Set("rapid.checks", strconv.Itoa(checks*harness.Rounds(t, 1)))
 		if s.mini != nil {
 			s.rdb = target.Client(t)
 		} else {
+			t.Parallel()
 			var srv *redistest.Server
 			srv, s.wall = redistest.StartWithClock(t, target.Version, "--enable-debug-command", "yes")
 			s.rdb = srv.Client()

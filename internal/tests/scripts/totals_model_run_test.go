@@ -160,8 +160,6 @@ func (m *familyMachine) revoke(t *rapid.T) {
 	}
 }
 
-func (m *familyMachine) lose(t *rapid.T) { m.loses(rapid.IntRange(0, len(parts)-1).Draw(t, "part")) }
-
 // The reference counts with the constants of the scripts.
 func TestConstantsOfTheReference(t *testing.T) {
 	text := luascripts.TotalsAsk() + luascripts.TotalsRevoke()

@@ -75,7 +75,7 @@ func TestTimesAsideDouble(t *testing.T) {
 }
 
 // What requests of other keys held up before counts, too: for the time of the family. Then
-// nobody holds others up for a second.
+// nobody holds others up for a second, and a key that stands aside is served as soon as it fits.
 func TestFamilyRestsForASecond(t *testing.T) {
 	eachDesk(t, 4, func(t *testing.T, d *desk) {
 		d.enter("long", 1, 4, 1)
@@ -90,6 +90,10 @@ func TestFamilyRestsForASecond(t *testing.T) {
 		redistest.Check(t, until >= before+1000 && until <= d.now()+1000, "the family rests for %d ms; want a second", until-before)
 		d.enter("other", 4, 4, 1)
 		redistest.Check(t, d.enter("light", 1, 4, 1) && len(d.marks()) == 0, "%q hold others up while the family rests", d.marks())
+		for len(d.held) > 0 && d.held[0].permits == 1 {
+			d.leave(0)
+		}
+		redistest.Check(t, len(d.held) == 1, "%+v hold; want a request that stood aside, since all is free", d.held)
 	})
 }
 
