@@ -144,9 +144,10 @@ func (h *hub) look(ctx context.Context, views map[view][]chan []byte) {
 	if h.err = err; err != nil {
 		return
 	}
+	before := len(h.keys.Known)
 	take()
 	h.usual = h.keys.Usual()
-	if scan {
+	if scan || len(h.keys.Known) > before {
 		h.names.Clear()
 		found := map[listing.Resource]bool{}
 		for _, u := range h.keys.Known {

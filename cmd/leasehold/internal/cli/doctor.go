@@ -43,7 +43,7 @@ hold; 64 bad arguments; 69 Redis is out of reach.`,
 				} else {
 					a.report(report)
 				}
-				if err == nil && report.Problems() > 0 {
+				if err == nil && report.HasProblem() {
 					return &run.Error{Code: codeProblems}
 				}
 				return err

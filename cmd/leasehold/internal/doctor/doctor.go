@@ -49,14 +49,9 @@ type Report struct {
 	Promises []Promise `json:"promises"`
 }
 
-// Problems is how many findings are problems.
-func (r Report) Problems() (n int) {
-	for _, f := range r.Findings {
-		if f.Grade == Bad {
-			n++
-		}
-	}
-	return n
+// HasProblem reports whether a finding is a problem.
+func (r Report) HasProblem() bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Grade == Bad })
 }
 
 // visit is one look at all of a deployment.

@@ -98,7 +98,16 @@ type guard struct {
 	terminal time.Duration // when SIGKILL is due after a SIGTERM; 0 = none was sent
 	killing  bool
 	said     bool
-	watched  watched
+
+	// What it has seen of the program's processes: see sweep.go.
+	session    int
+	asked      bool          // SIGTERM went to what the program left
+	sweepUntil time.Duration // by clock(): when that is killed
+	told       map[int]bool  // the processes that it has said are out of its reach
+	rest       time.Duration // from one look at what is left to the next
+	next       time.Duration // by clock(): when it looks around next
+	pause      time.Duration
+	orphaned   time.Duration // by clock(): when it looks again whether the tool's group is
 }
 
 // tick is how long the guard sleeps at most: a machine that was suspended wakes up behind a deadline that no
@@ -180,8 +189,8 @@ func (g *guard) start() {
 	// The program has inherited what it had to: now the guard may write to a terminal whose background it is in.
 	signal.Ignore(unix.SIGTTOU)
 	g.program = pid
-	session, _ := unix.Getsid(0)
-	g.watched = watched{session: session, told: map[int]bool{}, pause: time.Second, next: clock() + time.Second}
+	g.session, _ = unix.Getsid(0)
+	g.told, g.pause, g.next = map[int]bool{}, time.Second, clock()+time.Second
 	g.say("started %d", pid)
 }
 
@@ -203,7 +212,7 @@ func (g *guard) look() {
 			g.say("going-on")
 		default:
 			g.ended, g.stopped, g.status = true, false, status
-			g.watched.sweepUntil = clock() + g.Grace
+			g.sweepUntil = clock() + g.Grace
 		}
 	}
 }
@@ -214,7 +223,7 @@ func (g *guard) due() time.Duration {
 	if g.program == 0 || g.reported {
 		return tick
 	}
-	if g.pausing && (!g.stopped || g.watched.isOrphaned(g.Group)) {
+	if g.pausing && (!g.stopped || g.isOrphaned()) {
 		// Its stop came after the program had gone on, or no shell is left to let it go on.
 		_ = unix.Kill(unix.Getppid(), unix.SIGCONT)
 	}
@@ -229,13 +238,13 @@ func (g *guard) due() time.Duration {
 	case g.ended || g.killing:
 		pause := g.sweep(now)
 		if !g.killing { // the deadline and the end of the grace must not be slept over
-			pause = min(pause, max(0, min(g.deadline, g.watched.sweepUntil)-now))
+			pause = min(pause, max(0, min(g.deadline, g.sweepUntil)-now))
 		}
 		return pause
 	case g.Lost == LostTerm && g.terminal == 0:
 		now += g.Grace
 	}
-	g.watched.lookAround(g)
+	g.lookAround()
 	return g.deadline - now
 }
 

@@ -11,22 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watched is what the guard has seen of the program's processes.
-type watched struct {
-	session    int
-	asked      bool          // SIGTERM went to what the program left
-	sweepUntil time.Duration // by clock(): when that is killed
-	told       map[int]bool  // the processes that it has said are out of its reach
-	rest       time.Duration // from one look at what is left to the next
-	next       time.Duration // by clock(): when it looks around next
-	pause      time.Duration
-	orphaned   time.Duration // by clock(): when it looks again whether the tool's group is
-}
-
 // all are the program's processes: the program itself, also in a session of its own, and its
 // descendants that have not made themselves independent.
 func (g *guard) all() []process {
-	return descendants(unix.Getpid(), []int{g.watched.session, g.program}, nil)
+	return descendants(unix.Getpid(), []int{g.session, g.program}, nil)
 }
 
 // signalAll sends a signal to the program's processes, and says how many it reached, and how
@@ -48,23 +36,23 @@ func (g *guard) signalAll(sig syscall.Signal) (reached, refused int) {
 // outOfReach says, once per process, that it can't be ended.
 func (g *guard) outOfReach(p process, sig syscall.Signal) {
 	switch {
-	case g.watched.told[p.pid] && sig != unix.SIGKILL, g.watched.told[-p.pid]:
+	case g.told[p.pid] && sig != unix.SIGKILL, g.told[-p.pid]:
 		return
 	case sig == unix.SIGKILL:
-		g.watched.told[-p.pid] = true
+		g.told[-p.pid] = true
 		warn("process %d (%s) runs as another user and can't be ended: it may run beside the next holder", p.pid, p.name)
 	default:
-		g.watched.told[p.pid] = true
+		g.told[p.pid] = true
 		warn("process %d (%s) runs as another user: if the lease is lost, it can't be ended and may run beside the next holder; run the whole command as that user, as in sudo leasehold run …", p.pid, p.name)
 	}
 }
 
 // lookAround tells of processes that could not be ended, while there is time. It looks ever
 // more seldom: it reads all of /proc for that.
-func (w *watched) lookAround(g *guard) {
-	if now := clock(); g.Lost != LostWarn && now >= w.next {
-		w.pause = min(2*w.pause, time.Minute)
-		w.next = now + w.pause
+func (g *guard) lookAround() {
+	if now := clock(); g.Lost != LostWarn && now >= g.next {
+		g.pause = min(2*g.pause, time.Minute)
+		g.next = now + g.pause
 		g.signalAll(0)
 	}
 }
@@ -77,10 +65,10 @@ func (g *guard) sweep(now time.Duration) time.Duration {
 	switch {
 	case g.killing:
 		sig = unix.SIGKILL
-	case !g.watched.asked:
-		g.watched.asked = true
+	case !g.asked:
+		g.asked = true
 		sig = unix.SIGTERM
-	case now >= g.watched.sweepUntil:
+	case now >= g.sweepUntil:
 		sig = unix.SIGKILL
 	}
 	left, refused := g.signalAll(sig)
@@ -91,22 +79,22 @@ func (g *guard) sweep(now time.Duration) time.Duration {
 		g.killing = true
 		fmt.Fprintln(os.Stderr, "leasehold: the program left processes behind, which did not end when they were told to; they are killed")
 	}
-	if g.ended && left == 0 && (refused == 0 || now >= g.watched.sweepUntil) {
+	if g.ended && left == 0 && (refused == 0 || now >= g.sweepUntil) {
 		g.reported = true
 		g.say("exit %d", uint32(g.status))
 		return tick
 	}
-	g.watched.rest = min(2*max(soon, g.watched.rest), tick)
-	return g.watched.rest
+	g.rest = min(2*max(soon, g.rest), tick)
+	return g.rest
 }
 
-func (w *watched) isOrphaned(group int) bool {
+func (g *guard) isOrphaned() bool {
 	now := clock()
-	if now < w.orphaned {
+	if now < g.orphaned {
 		return false
 	}
-	w.orphaned = now + time.Second
-	return isOrphaned(group)
+	g.orphaned = now + time.Second
+	return isOrphaned(g.Group)
 }
 
 // killOrphans kills what the guard left when it died; this process has become the parent.

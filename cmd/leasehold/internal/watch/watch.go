@@ -46,13 +46,15 @@ func (k *Keys) Read(ctx context.Context, scan bool, shown []listing.Resource) (t
 			k.Known, k.Scanned, k.Took = uses, time.Now(), took
 			return
 		}
-		fresh := make(map[listing.Resource]listing.Use, len(uses))
-		for _, u := range uses {
-			fresh[u.Resource] = u
-		}
+		at := make(map[listing.Resource]int, len(k.Known))
 		for i, u := range k.Known {
-			if now, ok := fresh[u.Resource]; ok {
-				k.Known[i] = now
+			at[u.Resource] = i
+		}
+		for _, u := range uses { // among them tenants that are new
+			if i, ok := at[u.Resource]; ok {
+				k.Known[i] = u
+			} else {
+				at[u.Resource], k.Known = len(k.Known), append(k.Known, u)
 			}
 		}
 	}, err
