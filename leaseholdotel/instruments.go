@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/leasehold-go/leasehold"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 )
@@ -15,8 +16,7 @@ type instruments struct {
 	held                        metric.Int64UpDownCounter
 	limit, queue                metric.Int64ObservableGauge
 
-	renewals, ended, late, stale, refused                metric.Int64Counter
-	lookups, publications, decodeFailures, invalidations metric.Int64Counter
+	counters map[leasehold.EventKind]metric.Int64Counter // of the events that are counted, and no more
 }
 
 // seconds are the bounds of the histograms' buckets, from a round trip to a long hold.
@@ -50,15 +50,17 @@ func (i *instruments) make(m metric.Meter) (errs []error) {
 	errs = append(errs, err)
 	i.limit = gauge("permit.limit", "{permit}", "The limits of the watched keys of a family, added up.")
 	i.queue = gauge("queue.length", "{waiter}", "The waiters of the watched keys of a family in the whole fleet.")
-	i.renewals = counter("renewals", "{renewal}", "Renewals that had an outcome.")
-	i.ended = counter("leases.ended", "{lease}", "Leases that ended before they were given back.")
-	i.late = counter("grants.late", "{grant}", "Grants that came too late, and were given back.")
-	i.stale = counter("releases.stale", "{release}", "Releases of leases that were lost before.")
-	i.refused = counter("guard.refused", "{write}", "Writes that a guard refused for an older fencing token.")
-	i.lookups = counter("cache.lookups", "{lookup}", "Keys that a cache served, or could not serve because Redis was away.")
-	i.publications = counter("cache.publications", "{publication}", "Results of loads that were published.")
-	i.decodeFailures = counter("cache.decode.failures", "{entry}", "Entries of a cache that were no values.")
-	i.invalidations = counter("cache.invalidations", "{key}", "Keys that were invalidated.")
+	i.counters = map[leasehold.EventKind]metric.Int64Counter{
+		leasehold.EventRenewed:      counter("renewals", "{renewal}", "Renewals that had an outcome."),
+		leasehold.EventLeaseEnded:   counter("leases.ended", "{lease}", "Leases that ended before they were given back."),
+		leasehold.EventLateGrant:    counter("grants.late", "{grant}", "Grants that came too late, and were given back."),
+		leasehold.EventStaleRelease: counter("releases.stale", "{release}", "Releases of leases that were lost before."),
+		leasehold.EventGuardRefused: counter("guard.refused", "{write}", "Writes that a guard refused for an older fencing token."),
+		leasehold.EventLookup:       counter("cache.lookups", "{lookup}", "Keys that a cache served, or could not serve because Redis was away."),
+		leasehold.EventPublished:    counter("cache.publications", "{publication}", "Results of loads that were published."),
+		leasehold.EventDecodeFailed: counter("cache.decode.failures", "{entry}", "Entries of a cache that were no values."),
+		leasehold.EventInvalidated:  counter("cache.invalidations", "{key}", "Keys that were invalidated."),
+	}
 	return errs
 }
 

@@ -103,39 +103,21 @@ func (o *Observer) Observe(e leasehold.Event) {
 	case leasehold.EventHoldEnded:
 		o.batch.keep(e)
 	case leasehold.EventRenewed:
-		o.add(o.renewals, e)
 		if e.Outcome == leasehold.OutcomeOK {
 			o.margin.Record(context.Background(), e.Duration.Seconds(), o.sets.of(setKey{typ: e.Type, family: e.Family}).record...)
 		}
-	case leasehold.EventLeaseEnded:
-		o.add(o.ended, e)
-	case leasehold.EventLateGrant:
-		o.add(o.late, e)
-	case leasehold.EventStaleRelease:
-		o.add(o.stale, e)
-	case leasehold.EventGuardRefused:
-		o.add(o.refused, e)
 	case leasehold.EventLoadStarted:
 		o.loadStarted(e)
 	case leasehold.EventLoadEnded:
 		o.load.Record(e.Load.Context, e.Duration.Seconds(), o.sets.of(keyOf(e)).record...)
 		o.loadEnded(e)
-	case leasehold.EventLookup:
-		o.add(o.lookups, e)
-	case leasehold.EventPublished:
-		o.add(o.publications, e)
-	case leasehold.EventDecodeFailed:
-		o.add(o.decodeFailures, e)
-	case leasehold.EventInvalidated:
-		o.add(o.invalidations, e)
+	}
+	if c := o.counters[e.Kind]; c != nil {
+		c.Add(context.Background(), 1, o.sets.of(keyOf(e)).add...)
 	}
 }
 
 func keyOf(e leasehold.Event) setKey { return setKey{e.Type, e.Family, e.Outcome, e.Kept} }
-
-func (o *Observer) add(c metric.Int64Counter, e leasehold.Event) {
-	c.Add(context.Background(), 1, o.sets.of(keyOf(e)).add...)
-}
 
 // recordUse records an acquisition or the end of a hold.
 func (o *Observer) recordUse(e leasehold.Event) {

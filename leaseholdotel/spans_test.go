@@ -31,38 +31,6 @@ func recorded(t *testing.T) (leasehold.Observer, *tracetest.SpanRecorder, trace.
 	return o, spans, tp.Tracer("test")
 }
 
-// slowWait takes the permit of k when a holder gives it back after two seconds.
-func slowWait(t *testing.T, s *semaphore.Semaphore, wait func()) {
-	t.Helper()
-	held, err := s.Acquire(t.Context(), "k") // at once: no span
-	redistest.WantErr(t, err)
-	time.AfterFunc(2*time.Second, func() { _ = held.Release() })
-	wait()
-	_ = s.Close(context.Background())
-}
-
-func TestSpansOfSlowWaitsAloneWithTheirTimes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o, spans, tracer := recorded(t)
-		s := redistest.Must(semaphore.New(leaseholdtest.Client(t), semaphore.Config{Name: "caps", Limit: 1, Observer: o}))(t)
-		ctx, caller := tracer.Start(t.Context(), "caller")
-		var began time.Time
-		slowWait(t, s, func() {
-			began = time.Now()
-			l := redistest.Must(s.Acquire(ctx, "k"))(t)
-			_ = l.Release()
-		})
-		ended := spans.Ended()
-		redistest.Require(t, len(ended), 1, "%d spans")
-		span := ended[0]
-		redistest.Check(t, span.Name() == "leasehold acquire" && span.Parent().SpanID() == caller.SpanContext().SpanID(),
-			"span %q with parent %v", span.Name(), span.Parent())
-		if d := span.EndTime().Sub(span.StartTime()); d < 1900*time.Millisecond || span.StartTime().Before(began) {
-			t.Errorf("the span is %v long, and starts %v after the wait", d, span.StartTime().Sub(began))
-		}
-	})
-}
-
 func TestSpansOfALoaderLieBelowTheLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, spans, tracer := recorded(t)
@@ -90,8 +58,8 @@ func TestSpansOfALoaderLieBelowTheLoad(t *testing.T) {
 	})
 }
 
-// The span of a wait joins the span of the framework, which an adapter passes on in the ctx, and
-// so do the spans of the handler, whose ctx is the lease's.
+// A slow wait has a span with its times, which joins the span of the framework, because an adapter passes that on in the
+// ctx. So do the spans of the handler, whose ctx is the lease's. A quick acquisition has none.
 func TestSpansJoinTheRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, spans, tracer := recorded(t)
@@ -101,16 +69,24 @@ func TestSpansJoinTheRequests(t *testing.T) {
 			_, query := tracer.Start(r.Context(), "query")
 			query.End()
 		}))
+		held := redistest.Must(s.Acquire(t.Context(), "k"))(t) // at once: no span
+		time.AfterFunc(2*time.Second, func() { _ = held.Release() })
 		ctx, request := tracer.Start(t.Context(), "request") // as otelhttp does, outside of the cap
-		slowWait(t, s, func() {
-			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
-		})
+		began := time.Now()
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 		request.End()
-		parents := make(map[string]bool)
+		redistest.WantErr(t, s.Close(context.Background()))
+		ended := make(map[string]sdktrace.ReadOnlySpan)
 		for _, span := range spans.Ended() {
-			parents[span.Name()] = span.Parent().SpanID() == request.SpanContext().SpanID()
+			ended[span.Name()] = span
 		}
-		redistest.Check(t, len(parents) == 3 && parents["leasehold acquire"] && parents["query"],
-			"the spans, and whether the request is their parent: %v", parents)
+		wait := ended["leasehold acquire"]
+		redistest.CheckNow(t, len(spans.Ended()) == 3 && wait != nil && ended["query"] != nil, "the spans: %v", ended)
+		for _, name := range []string{"leasehold acquire", "query"} {
+			parent := ended[name].Parent().SpanID()
+			redistest.Check(t, parent == request.SpanContext().SpanID(), "the parent of %s is %v", name, parent)
+		}
+		redistest.AtLeast(t, wait.EndTime().Sub(wait.StartTime()), 1900*time.Millisecond, "the span is %v long")
+		redistest.Check(t, !wait.StartTime().Before(began), "it starts %v before the wait", began.Sub(wait.StartTime()))
 	})
 }

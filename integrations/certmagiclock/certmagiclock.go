@@ -43,14 +43,10 @@ var (
 // must use a mutex of the same family. The TTL of m is how long the name of a crashed server stays locked. New's error
 // matches leasehold.ErrInvalid. The caller keeps both, and closes m after CertMagic has stopped.
 func New(storage certmagic.Storage, m *mutex.Mutex) (*Storage, error) {
-	var problems []error
-	if storage == nil {
-		problems = append(problems, keys.Bad("storage", "is nil; want a certmagic.Storage"))
-	}
-	if m == nil {
-		problems = append(problems, keys.Bad("m", "is nil; want a mutex of mutex.New"))
-	}
-	if err := errors.Join(problems...); err != nil {
+	if err := errors.Join(
+		keys.Unless(storage != nil, "storage", "is nil; want a certmagic.Storage"),
+		keys.Unless(m != nil, "m", "is nil; want a mutex of mutex.New"),
+	); err != nil {
 		return nil, fmt.Errorf("leasehold: certmagiclock: %w", err)
 	}
 	return &Storage{Storage: storage, mutex: m, held: make(map[string][]*mutex.Lock)}, nil
@@ -60,13 +56,16 @@ func New(storage certmagic.Storage, m *mutex.Mutex) (*Storage, error) {
 // the wait. The errors are those of Mutex.Lock. It costs one round trip.
 func (s *Storage) Lock(ctx context.Context, name string) error {
 	l, err := s.mutex.Lock(ctx, name)
-	if err != nil {
-		return err
+	if err == nil {
+		s.add(name, l)
 	}
+	return err
+}
+
+func (s *Storage) add(name string, l *mutex.Lock) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[name] = append(s.held[name], l)
-	return nil
 }
 
 // TryLock takes the lock of name if it is free, and reports whether it did. The errors are those
@@ -74,15 +73,12 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	l, err := s.mutex.TryLock(ctx, name)
 	switch {
+	case err == nil:
+		s.add(name, l)
 	case errors.Is(err, leasehold.ErrBusy):
 		return false, nil
-	case err != nil:
-		return false, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.held[name] = append(s.held[name], l)
-	return true, nil
+	return err == nil, err
 }
 
 // Unlock gives the lock of name back. If this Storage has several, because one was lost and another goroutine took the

@@ -2,18 +2,17 @@ package certmagiclock_test
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/caddyserver/certmagic"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/integrations/certmagiclock"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/leaseholdtest"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -45,41 +44,21 @@ func TestTenServersObtainOneCertificate(t *testing.T) {
 	})
 }
 
-func init() { redistest.RegisterChild("holder", holder) }
-
-// holder locks the name, extends it as CertMagic does between two attempts, and never ends.
-func holder(args []string) int {
-	m, err := mutex.New(redis.NewClient(&redis.Options{Addr: args[0]}), mutex.Config{Name: args[1], TTL: time.Second})
-	if err != nil {
-		return 1
-	}
-	s, err := certmagiclock.New(&certmagic.FileStorage{Path: args[2]}, m)
-	if err != nil {
-		return 1
-	}
-	if s.Lock(context.Background(), name) != nil || s.RenewLockLease(context.Background(), name, 10*time.Minute) != nil {
-		return 1
-	}
-	fmt.Println("held")
-	_, _ = os.Stdin.Read(make([]byte, 1))
-	return 0
-}
-
 // The name of a crashed server is free after the TTL, however long CertMagic wanted to hold it.
 func TestCrashedHolder(t *testing.T) {
-	server := redistest.Shared(t, redistest.Newest(t))
-	family := redistest.Name(t)
-	child := redistest.StartChild(t, "holder", server.Addr(), family, t.TempDir())
-	child.Expect("held")
-	s := newStorage(t, t.TempDir(), newMutex(t, server.Client(), family, time.Second))
-	redistest.Gives(s.TryLock(t.Context(), name))(t, false)
-	child.Kill()
-	began := time.Now()
-	redistest.WantErr(t, s.Lock(t.Context(), name))
-	if took := time.Since(began); took > 3*time.Second {
-		t.Errorf("the name was free after %v; want about 1s", took)
-	}
-	redistest.NoError(t, s.Unlock(t.Context(), name))
+	synctest.Test(t, func(t *testing.T) {
+		servers := leaseholdtest.Clients(t, 2)
+		crashes := newStorage(t, t.TempDir(), newMutex(t, servers[0], "f", time.Minute))
+		s := newStorage(t, t.TempDir(), newMutex(t, servers[1], "f", time.Minute))
+		redistest.WantErr(t, crashes.Lock(t.Context(), name))
+		redistest.WantErr(t, crashes.RenewLockLease(t.Context(), name, 10*time.Minute)) // as between two attempts
+		redistest.Gives(s.TryLock(t.Context(), name))(t, false)
+		_ = servers[0].Close()
+		began := time.Now()
+		redistest.WantErr(t, s.Lock(t.Context(), name))
+		redistest.AtMost(t, time.Since(began), time.Minute+time.Second, "the name was free after %v")
+		redistest.NoError(t, s.Unlock(t.Context(), name))
+	})
 }
 
 // lose takes the lock of key away from its holder.

@@ -24,17 +24,11 @@ import (
 // cfg has MinHold alone. Locker's error matches leasehold.ErrInvalid and names every bad field. A
 // run costs two round trips.
 func Locker(m *mutex.Mutex, cfg Config) (gocron.Locker, error) {
-	var problems []error
-	if m == nil {
-		problems = append(problems, keys.Bad("m", "is nil; want a mutex of mutex.New"))
-	}
-	if cfg.MinHold < time.Millisecond {
-		problems = append(problems, keys.Bad("MinHold", "is %v; want at least 1ms", cfg.MinHold))
-	}
-	if cfg.Slot != nil || cfg.Keep != 0 || cfg.Wait != 0 || cfg.Now != nil {
-		problems = append(problems, keys.Bad("Slot, Keep, Wait or Now", "is set; a Locker has none"))
-	}
-	if err := errors.Join(problems...); err != nil {
+	if err := errors.Join(
+		keys.Unless(m != nil, "m", "is nil; want a mutex of mutex.New"),
+		keys.Unless(cfg.MinHold >= time.Millisecond, "MinHold", "is %v; want at least 1ms", cfg.MinHold),
+		keys.Unless(cfg.Slot == nil && cfg.Keep == 0 && cfg.Wait == 0 && cfg.Now == nil, "Slot, Keep, Wait or Now", "is set; a Locker has none"),
+	); err != nil {
 		return nil, fmt.Errorf("leasehold: gocronlock: bad configuration: %w", err)
 	}
 	return &locker{mutex: m, minHold: cfg.MinHold}, nil

@@ -18,7 +18,6 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/nested"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -110,7 +109,7 @@ func SlotOf(ctx context.Context) string {
 // waitAndDo runs fn once for the slot, after a wait of up to cfg.Wait. The ctx of the wait is
 // the parent of the lock's, so a timer that fn stops ends it, and no deadline.
 func waitAndDo(ctx context.Context, m *mutex.Mutex, name, slot string, cfg Config, fn func(ctx context.Context, token uint64) error) error {
-	waiting, cancel := context.WithCancel(nested.Calm{Context: ctx})
+	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	timer := time.AfterFunc(cfg.Wait, cancel)
 	defer timer.Stop()
@@ -124,27 +123,12 @@ func waitAndDo(ctx context.Context, m *mutex.Mutex, name, slot string, cfg Confi
 }
 
 func (c *Config) check(m *mutex.Mutex, name string, noFunction bool) error {
-	var problems []error
-	if m == nil {
-		problems = append(problems, keys.Bad("m", "is nil; want a mutex of mutex.New"))
-	}
-	if n := len(name); n < 1 || n > keys.MaxLen {
-		problems = append(problems, keys.Bad("name", "has %d bytes; want 1 to %d", n, keys.MaxLen))
-	}
-	if c.Slot == nil {
-		problems = append(problems, keys.Bad("Slot", "is nil; want a function, such as Every(time.Hour)"))
-	}
-	if c.Keep < time.Second {
-		problems = append(problems, keys.Bad("Keep", "is %v; want at least 1s, or 0 for %v", c.Keep, DefaultKeep))
-	}
-	if c.Wait < 0 {
-		problems = append(problems, keys.Bad("Wait", "is %v; want 0 (no wait) or more", c.Wait))
-	}
-	if c.MinHold != 0 {
-		problems = append(problems, keys.Bad("MinHold", "is %v; want 0, since it is of a Locker", c.MinHold))
-	}
-	if noFunction {
-		problems = append(problems, keys.Bad("fn", "is nil; want a function"))
-	}
-	return errors.Join(problems...)
+	return errors.Join(
+		keys.Unless(m != nil, "m", "is nil; want a mutex of mutex.New"),
+		keys.Unless(name != "" && len(name) <= keys.MaxLen, "name", "has %d bytes; want 1 to %d", len(name), keys.MaxLen),
+		keys.Unless(c.Slot != nil, "Slot", "is nil; want a function, such as Every(time.Hour)"),
+		keys.Unless(c.Keep >= time.Second, "Keep", "is %v; want at least 1s, or 0 for %v", c.Keep, DefaultKeep),
+		keys.Unless(c.Wait >= 0, "Wait", "is %v; want 0 (no wait) or more", c.Wait),
+		keys.Unless(c.MinHold == 0, "MinHold", "is %v; want 0, since it is of a Locker", c.MinHold),
+		keys.Unless(!noFunction, "fn", "is nil; want a function"))
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/integrations/internal/gate"
+	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -62,8 +63,8 @@ type Capped struct {
 // round trips. A finished answer waits for the Release for 100 ms at most.
 func New(sem *semaphore.Semaphore, cfg Config) (*Capped, error) {
 	g, err := gate.New("grpccap", sem, cfg.FailOpen,
-		gate.CheckKey(cfg.Key == nil),
-		gate.CheckAtLeastZero("Wait", cfg.Wait, "no wait"))
+		keys.Unless(cfg.Key != nil, "Key", "is nil; want a function"),
+		keys.Unless(cfg.Wait >= 0, "Wait", "is %v; want 0 (no wait) or more", cfg.Wait))
 	if err != nil {
 		return nil, err
 	}

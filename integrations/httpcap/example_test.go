@@ -29,18 +29,6 @@ func capExports(rdb redis.UniversalClient, exports http.Handler) (http.Handler, 
 	return capped(exports), nil
 }
 
-// A request for a whole archive counts as five.
-var byWeight = httpcap.Config{
-	Key: func(r *http.Request) string { return "archives" },
-	Permits: func(r *http.Request) int {
-		if r.URL.Query().Has("all") {
-			return 5
-		}
-		return 1
-	},
-	FailOpen: true,
-}
-
 func Example() {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // there is no Redis
 	defer rdb.Close()
@@ -60,14 +48,4 @@ func Example() {
 	// Output:
 	// tenant "": 200 exported
 	// tenant "acme": 503 {"title":"Service Unavailable","status":503}
-}
-
-func ExampleConfig() {
-	for _, path := range []string{"/archives", "/archives?all"} {
-		r := httptest.NewRequest(http.MethodGet, path, nil)
-		fmt.Println(path, byWeight.Permits(r))
-	}
-	// Output:
-	// /archives 1
-	// /archives?all 5
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/integrations/internal/gate"
+	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -69,8 +70,8 @@ type Config struct {
 // the Release for 100 ms at most, and not at all while Redis is known to be away.
 func New(sem *semaphore.Semaphore, cfg Config) (func(http.Handler) http.Handler, error) {
 	g, err := gate.New("httpcap", sem, cfg.FailOpen,
-		gate.CheckKey(cfg.Key == nil),
-		gate.CheckAtLeastZero("Wait", cfg.Wait, "no wait"))
+		keys.Unless(cfg.Key != nil, "Key", "is nil; want a function"),
+		keys.Unless(cfg.Wait >= 0, "Wait", "is %v; want 0 (no wait) or more", cfg.Wait))
 	if err != nil {
 		return nil, err
 	}

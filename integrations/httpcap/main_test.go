@@ -13,6 +13,7 @@ import (
 	"github.com/leasehold-go/leasehold/integrations/internal/captest"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
+	"github.com/redis/go-redis/v9"
 )
 
 func TestMain(m *testing.M) { redistest.MainOf(m, 8) }
@@ -97,4 +98,38 @@ func inBackground(ctx context.Context, url string) <-chan answer {
 	answers := make(chan answer, 1)
 	go func() { answers <- get(ctx, url) }()
 	return answers
+}
+
+// busy is a capped server, one of whose requests works until Release.
+type busy struct {
+	blocker
+	caps  *semaphore.Semaphore
+	h     http.Handler
+	url   string
+	first <-chan answer   // of that request
+	ctx   context.Context // of its work
+}
+
+func newBusy(t testing.TB, rdb redis.UniversalClient, sem semaphore.Config, cfg httpcap.Config) *busy {
+	t.Helper()
+	x := &busy{blocker: newBlocker(t), caps: captest.New(t, rdb, sem)}
+	x.h = capped(t, x.caps, cfg, x.ServeHTTP)
+	x.url = serve(t, x.h)
+	x.first = x.send(t)
+	x.ctx = redistest.Get(t, "the first request", x.Started)
+	return x
+}
+
+func (x *busy) send(t testing.TB) <-chan answer { return inBackground(t.Context(), x.url) }
+
+// finish ends the work. The first request and others must be answered with 200, and no permit be left in use.
+func (x *busy) finish(t testing.TB, others ...<-chan answer) {
+	t.Helper()
+	x.Release()
+	for _, answers := range append(others, x.first) {
+		a := redistest.Get(t, "an answer", answers)
+		redistest.WantErr(t, a.err)
+		redistest.Expect(t, a.StatusCode, http.StatusOK, "status %d")
+	}
+	captest.WantState(t, x.caps, 0, 0)
 }

@@ -65,20 +65,3 @@ func TestOuterMiddlewareSeesThePattern(t *testing.T) {
 	get(t.Context(), url+"/panics/7")
 	redistest.Expect(t, <-patterns, "GET /panics/{id}", "the pattern is %q outside after a panic")
 }
-
-// With the standard mux, a key of path values works where the cap wraps the route's handler.
-func TestKeyOfThePath(t *testing.T) {
-	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
-	b := newBlocker(t)
-	mux := http.NewServeMux()
-	mux.Handle("/tenants/{id}", capped(t, caps, httpcap.Config{Key: func(r *http.Request) string { return r.PathValue("id") }}, b.ServeHTTP))
-	url := serve(t, mux)
-	first := inBackground(t.Context(), url+"/tenants/acme")
-	redistest.Get(t, "the first request", b.Started)
-	wantStatus(t, url+"/tenants/acme", http.StatusTooManyRequests)
-	other := inBackground(t.Context(), url+"/tenants/globex")
-	redistest.Get(t, "the request of another tenant", b.Started)
-	b.Release()
-	redistest.Get(t, "an answer", first)
-	redistest.Get(t, "an answer", other)
-}

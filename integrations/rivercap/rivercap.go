@@ -78,17 +78,12 @@ func New(sem *semaphore.Semaphore, cfg Config) (*Middleware, error) {
 	if cfg.UnavailableDelay == 0 {
 		cfg.UnavailableDelay = DefaultUnavailableDelay
 	}
-	problems := []error{gate.CheckKey(cfg.Key == nil)}
-	if cfg.MaxWait < time.Millisecond {
-		problems = append(problems, keys.Bad("MaxWait", "is %v; want at least 1ms, or 0 for %v", cfg.MaxWait, DefaultMaxWait))
-	}
-	if cfg.MaxWaiters < 1 {
-		problems = append(problems, keys.Bad("MaxWaiters", "is %d; want at least 1, or 0 for %d", cfg.MaxWaiters, DefaultMaxWaiters))
-	}
-	if cfg.UnavailableDelay < time.Millisecond {
-		problems = append(problems, keys.Bad("UnavailableDelay", "is %v; want at least 1ms, or 0 for %v", cfg.UnavailableDelay, DefaultUnavailableDelay))
-	}
-	g, err := gate.New("rivercap", sem, false, problems...)
+	const least = time.Millisecond
+	g, err := gate.New("rivercap", sem, false,
+		keys.Unless(cfg.Key != nil, "Key", "is nil; want a function"),
+		keys.Unless(cfg.MaxWait >= least, "MaxWait", "is %v; want at least 1ms, or 0 for %v", cfg.MaxWait, DefaultMaxWait),
+		keys.Unless(cfg.MaxWaiters >= 1, "MaxWaiters", "is %d; want at least 1, or 0 for %d", cfg.MaxWaiters, DefaultMaxWaiters),
+		keys.Unless(cfg.UnavailableDelay >= least, "UnavailableDelay", "is %v; want at least 1ms, or 0 for %v", cfg.UnavailableDelay, DefaultUnavailableDelay))
 	if err != nil {
 		return nil, err
 	}

@@ -177,6 +177,14 @@ func Bad(field, what string, args ...any) error {
 	return Invalid("%s %s", field, fmt.Sprintf(what, args...))
 }
 
+// Unless returns the error of Bad, and nil if the field is ok.
+func Unless(ok bool, field, what string, args ...any) error {
+	if ok {
+		return nil
+	}
+	return Bad(field, what, args...)
+}
+
 // Invalid returns the error for an argument that can never be valid. It matches
 // leasehold.ErrInvalid. Its text names the argument, its value and its bound.
 func Invalid(text string, args ...any) error {

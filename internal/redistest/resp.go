@@ -67,13 +67,13 @@ func (p *parser) value() (value, error) {
 		}
 		v.text, err = p.bytes(n)
 		return v, err
-	case '*', '~', '>', '%', '|':
+	case '*', '~', '>', '%':
 		n, err := length(v.text)
 		if err != nil {
 			return v, err
 		}
 		v.text = ""
-		if v.kind == '%' || v.kind == '|' {
+		if v.kind == '%' {
 			n *= 2
 		}
 		for range n {
@@ -82,10 +82,6 @@ func (p *parser) value() (value, error) {
 				return v, err
 			}
 			v.elems = append(v.elems, e)
-		}
-		if v.kind == '|' {
-			// Attributes stand before the value that they belong to.
-			return p.value()
 		}
 		return v, nil
 	}

@@ -56,6 +56,4 @@ var several = []mutation{
 		"\t\treturn nested.Calm{Context: ctx}\n", "\t\treturn ctx\n"),
 	cut("nor that of a request of an adapter", "integrations/internal/gate/gate.go", "./integrations/httpcap", "EndsBadly",
 		"nested.Calm{Context: ctx})", "nested.Calm{Context: ctx}.Context)"),
-	cut("nor that of a tick", "integrations/gocronlock/task.go", "./integrations/gocronlock", "EndsBadly",
-		"nested.Calm{Context: ctx})", "nested.Calm{Context: ctx}.Context)"),
 }

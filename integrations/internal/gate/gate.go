@@ -44,22 +44,6 @@ func New(adapter string, sem *semaphore.Semaphore, failOpen bool, problems ...er
 	return &Gate{sem: sem, failOpen: failOpen}, nil
 }
 
-// CheckKey returns an error for a missing key function.
-func CheckKey(missing bool) error {
-	if missing {
-		return keys.Bad("Key", "is nil; want a function")
-	}
-	return nil
-}
-
-// CheckAtLeastZero returns an error for a negative duration. zero says what 0 means.
-func CheckAtLeastZero(field string, d time.Duration, zero string) error {
-	if d < 0 {
-		return keys.Bad(field, "is %v; want 0 (%s) or more", d, zero)
-	}
-	return nil
-}
-
 // Pass is the permission to work. The zero Pass holds no permit. It must not be left twice.
 type Pass struct {
 	gate   *Gate
