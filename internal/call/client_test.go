@@ -111,11 +111,14 @@ func TestOldServerIsRefusedByTheFirstCallOfAnyKind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rdb := redistest.MiniClient(t)
 			var sent atomic.Int32
-			rdb.AddHook(answers{answer: func(cmd redis.Cmder) bool {
+			rdb.AddHook(&redistest.Hooks{Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 				if isOurs(cmd) {
 					sent.Add(1)
 				}
-				return old(cmd)
+				if old(cmd) {
+					return cmd.Err()
+				}
+				return next(ctx, cmd)
 			}})
 			c, _ := NewClient(rdb)
 			calls := map[string]func() error{
@@ -138,21 +141,6 @@ func TestOldServerIsRefusedByTheFirstCallOfAnyKind(t *testing.T) {
 				redistest.Expect(t, sent.Load()-before, 1, "%s sent %d scripts; want the question only", name)
 			}
 		})
-	}
-}
-
-// answers is a hook that may answer a command itself.
-type answers struct {
-	redistest.Hook
-	answer func(cmd redis.Cmder) bool
-}
-
-func (a answers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if a.answer(cmd) {
-			return cmd.Err()
-		}
-		return next(ctx, cmd)
 	}
 }
 

@@ -16,27 +16,20 @@ import (
 )
 
 // getHook holds up each GET that is sent by itself until the gate opens, and notes the size of each pipeline.
-type getHook struct {
-	ourHook
-	gate      chan struct{}
-	pipelined func(n int)
-}
-
-func (h *getHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "get" {
-			<-h.gate
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (h *getHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if cmds[0].Name() == "get" {
-			h.pipelined(len(cmds))
-		}
-		return next(ctx, cmds)
+func getHook(gate <-chan struct{}, pipelined func(n int)) redis.Hook {
+	return &redistest.Hooks{
+		Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if cmd.Name() == "get" {
+				<-gate
+			}
+			return next(ctx, cmd)
+		},
+		Pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+			if cmds[0].Name() == "get" {
+				pipelined(len(cmds))
+			}
+			return next(ctx, cmds)
+		},
 	}
 }
 
@@ -54,16 +47,15 @@ func TestCrowdOfLookUpsSharesRoundTrips(t *testing.T) {
 				}
 				var mu sync.Mutex
 				var sizes []int
-				h := &getHook{gate: make(chan struct{})}
-				h.pipelined = func(n int) {
+				gate := make(chan struct{})
+				rdb.AddHook(getHook(gate, func(n int) {
 					mu.Lock()
 					sizes = append(sizes, n)
 					mu.Unlock()
 					if ends {
 						runtime.Goexit()
 					}
-				}
-				rdb.AddHook(h)
+				}))
 				var callers sync.WaitGroup
 				failed := 0
 				get := func(i int) {
@@ -97,7 +89,7 @@ func TestCrowdOfLookUpsSharesRoundTrips(t *testing.T) {
 					get(i)
 				}
 				synctest.Wait()
-				close(h.gate)
+				close(gate)
 				callers.Wait()
 				redistest.Expect(t, fmt.Sprint(sizes), "[3]", "the shared round trips have %v keys; want one with three")
 				want := 0
@@ -122,8 +114,8 @@ func TestHungLookUpsHoldUpNoOther(t *testing.T) {
 		_, newClient := redistest.Bubble(t)
 		rdb := newClient(func(o *redis.Options) { o.PoolSize = 2 * maxReads })
 		c := newReady(t, rdb)
-		h := &getHook{gate: make(chan struct{}), pipelined: func(int) {}}
-		rdb.AddHook(h)
+		gate := make(chan struct{})
+		rdb.AddHook(getHook(gate, func(int) {}))
 		get := func() error {
 			ctx, cancel := c.WithBound(context.Background())
 			defer cancel()
@@ -140,7 +132,7 @@ func TestHungLookUpsHoldUpNoOther(t *testing.T) {
 		redistest.Expect(t, time.Since(began), hungReads, "a look-up beside those that hang took %v")
 		synctest.Wait() // until the shared round trip has given its place back
 		redistest.Expect(t, c.only.reads.trips, 0, "%d round trips still count")
-		close(h.gate)
+		close(gate)
 		hung.Wait()
 		redistest.Expect(t, c.only.reads.trips, 0, "%d round trips are left")
 	})
@@ -152,11 +144,10 @@ func TestLookUpInALineEndsInTime(t *testing.T) {
 		_, newClient := redistest.Bubble(t)
 		rdb := newClient()
 		c := newReady(t, rdb)
-		h := &getHook{gate: make(chan struct{})}
-		h.pipelined = func(int) { <-h.gate }
-		rdb.AddHook(h)
+		gate := make(chan struct{})
+		rdb.AddHook(getHook(gate, func(int) { <-gate }))
 		defer func() {
-			close(h.gate)
+			close(gate)
 			synctest.Wait()
 		}()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -162,25 +162,6 @@ func TestWhatHasExpiredIsNeverListed(t *testing.T) {
 	})
 }
 
-// lateClock runs a function before the first reading of the server's clock, and another
-// one before the second.
-type lateClock struct {
-	redistest.Hook
-	readings atomic.Int32
-	before   [2]func()
-}
-
-func (h *lateClock) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "time" {
-			if n := int(h.readings.Add(1)); n <= len(h.before) {
-				h.before[n-1]()
-			}
-		}
-		return next(ctx, cmd)
-	}
-}
-
 // A lease that is renewed while a listing takes longer than it had left when it was read
 // is held all the while, and listed.
 func TestLeaseThatIsRenewedDuringASlowListingIsListed(t *testing.T) {
@@ -198,15 +179,18 @@ func TestLeaseThatIsRenewedDuringASlowListingIsListed(t *testing.T) {
 					admin.ZAdd(t.Context(), r.Part("holders"), redis.Z{Score: float64(time.Now().Add(left).UnixMilli()), Member: member})
 				}
 				redistest.WantErr(t, rdb.Ping(t.Context()).Err()) // it has a connection
-				rdb.AddHook(&lateClock{before: [2]func(){
-					func() {
+				var readings atomic.Int32                         // of the server's clock
+				rdb.AddHook(&redistest.Hooks{Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+					switch {
+					case cmd.Name() != "time":
+					case readings.Add(1) == 1:
 						set(member, time.Second)
 						set(expired, time.Second)
-					},
-					func() {
+					case readings.Load() == 2:
 						set(member, time.Minute)
 						time.Sleep(1100 * time.Millisecond)
-					},
+					}
+					return next(ctx, cmd)
 				}})
 				s := redistest.Must(listing.New(rdb, prefix).State(t.Context(), r, listing.Bounds{}))(t)
 				redistest.Check(t, len(s.Holders) == 1 && s.Holders[0].ID == handle[:8]+"-1", "listed are %+v", s.Holders)

@@ -172,27 +172,23 @@ func TestLostRepliesAreAskedForAgain(t *testing.T) {
 	})
 }
 
-// swallows is a hook that returns without sending a command, or a pipeline that begins with one.
-type swallows struct {
-	redistest.Hook
-	alone, together string
-}
+// swallows names a command that a hook swallows, and one whose pipelines it does if they begin with it.
+type swallows struct{ alone, together string }
 
-func (h swallows) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == h.alone {
-			return nil
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (h swallows) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if cmds[0].Name() == h.together {
-			return nil
-		}
-		return next(ctx, cmds)
+func (s swallows) hook() redis.Hook {
+	return &redistest.Hooks{
+		Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if cmd.Name() == s.alone {
+				return nil
+			}
+			return next(ctx, cmd)
+		},
+		Pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+			if cmds[0].Name() == s.together {
+				return nil
+			}
+			return next(ctx, cmds)
+		},
 	}
 }
 
@@ -203,7 +199,7 @@ func TestSwallowedReadsAreNoAnswer(t *testing.T) {
 	lister := func(hook swallows) *listing.Lister {
 		rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 		t.Cleanup(func() { _ = rdb.Close() })
-		rdb.AddHook(hook)
+		rdb.AddHook(hook.hook())
 		return listing.New(rdb, "")
 	}
 	for kind, hooks := range map[keys.Kind][]swallows{

@@ -15,17 +15,36 @@ func (Hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 	return next
 }
 
-// FirstReplies returns a hook that has a server answer each script once, and after that gives the same reply
-// from memory: what is measured then is this process's own work. One call at a time is made.
-func FirstReplies() redis.Hook { return firstReplies{known: map[any][]int64{}} }
-
-type firstReplies struct {
+// Hooks is a hook of functions. One that is nil lets everything pass.
+type Hooks struct {
 	Hook
-	known map[any][]int64 // by the script's hash
+	Process  func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
+	Pipeline func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error
 }
 
-func (f firstReplies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h *Hooks) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
+		if h.Process == nil {
+			return next(ctx, cmd)
+		}
+		return h.Process(ctx, cmd, next)
+	}
+}
+
+func (h *Hooks) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if h.Pipeline == nil {
+			return next(ctx, cmds)
+		}
+		return h.Pipeline(ctx, cmds, next)
+	}
+}
+
+// FirstReplies returns a hook that has a server answer each script once, and after that gives the same reply
+// from memory: what is measured then is this process's own work. One call at a time is made.
+func FirstReplies() redis.Hook {
+	known := map[any][]int64{} // by the script's hash
+	return &Hooks{Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		script, ok := cmd.(interface {
 			Val() []int64
 			SetVal(reply []int64)
@@ -34,14 +53,14 @@ func (f firstReplies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			return next(ctx, cmd)
 		}
 		hash := cmd.Args()[1]
-		if reply, ok := f.known[hash]; ok {
+		if reply, ok := known[hash]; ok {
 			script.SetVal(reply)
 			return nil
 		}
 		err := next(ctx, cmd)
 		if err == nil {
-			f.known[hash] = script.Val()
+			known[hash] = script.Val()
 		}
 		return err
-	}
+	}}
 }
