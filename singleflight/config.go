@@ -196,9 +196,6 @@ func (c Config[T]) withDefaults() Config[T] {
 	if c.Schema == 0 {
 		c.Schema = schemaOf[T](c.Codec)
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
 	return c
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -73,11 +72,6 @@ type Group[T any] struct {
 // shows that it cannot be encoded and decoded, such as an interface. rdb may be wrapped: New
 // finds a client that is embedded in another type or that a method Unwrap returns.
 func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
-	var logger *slog.Logger // nil if there is none, so that no line is composed for it
-	if cfg.Logger != nil {
-		logger = slog.New(handler{cfg.Logger.Handler(), new(atomic.Int64)})
-		cfg.Logger = logger
-	}
 	cfg = cfg.withDefaults()
 	family := keys.Family{Prefix: cfg.Prefix, Kind: keys.Flight, Name: cfg.Name, Hash: cfg.HashKeys}
 	errs := cfg.check()
@@ -92,7 +86,7 @@ func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 		}
 	}
 	ttl := max(cfg.LeaseTTL, lease.MinTTL)
-	m, err := lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: loads.Family{Family: family, Schema: cfg.Schema}, TTL: ttl, Observer: cfg.Observer, Logger: logger, OwnEvents: true, FailsFast: true, Label: cfg.Label}, errs...)
+	m, err := lease.New(rdb, lease.Config{Package: pkg, Family: family, Protocol: loads.Family{Family: family, Schema: cfg.Schema}, TTL: ttl, Observer: cfg.Observer, Logger: cfg.Logger, OwnEvents: true, FailsFast: true, Label: cfg.Label}, errs...)
 	if err != nil {
 		return nil, err
 	}

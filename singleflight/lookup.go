@@ -6,6 +6,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"errors"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -111,8 +112,11 @@ func (g *Group[T]) lookUpMany(ctx context.Context, open []*request[T]) []look[T]
 // consider decides what the answer to a GET means for a call: the entry in raw, at the server's
 // time now, or an error.
 func (g *Group[T]) consider(ctx context.Context, t target, raw string, now int64, err error) look[T] {
-	g.reached(t, err)
-	if err != nil && !errors.Is(err, redis.Nil) {
+	if errors.Is(err, redis.Nil) {
+		err = nil // raw is ""
+	}
+	g.manager.Reached(t.value, err)
+	if err != nil {
 		return g.unobtained(ctx, t.key, []error{ctx.Err(), leasehold.ErrUnavailable, boundAsSlow(ctx, err)})
 	}
 	e := g.judge(t, raw, now, false)
@@ -244,8 +248,8 @@ func (g *Group[T]) undecodable(ctx context.Context, t target, err error) {
 	}
 	g.counts.undecodable.Add(1)
 	g.observe(leasehold.Event{Kind: leasehold.EventDecodeFailed})
-	g.cfg.Logger.Warn("leasehold: singleflight: an entry in the cache is not a value of this group; it counts as absent and is loaded anew; another program or type may use its key",
-		"key", t.Label(), "error", err)
+	g.log(slog.LevelWarn, "an entry in the cache is not a value of this group; it counts as absent and is loaded anew; another program or type may use its key",
+		t, slog.Any("error", err))
 }
 
 // ttl returns how long a value is fresh, jitter included. Negative: it is not stored.

@@ -2,13 +2,9 @@ package singleflight
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
-	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/envelope"
@@ -19,14 +15,6 @@ import (
 // it.
 func (g *Group[T]) observe(e leasehold.Event) bool {
 	return g.cfg.Observer != nil && g.manager.Events().Observe(e)
-}
-
-// reached records, from the outcome of a GET, whether the server of t answered.
-func (g *Group[T]) reached(t target, err error) {
-	if errors.Is(err, redis.Nil) {
-		err = nil
-	}
-	g.manager.Reached(t.value, err)
 }
 
 // now returns the time if there is an Observer, else the zero time.
@@ -115,42 +103,7 @@ func (g *Group[T]) published(p *loads.Publication) {
 	g.observe(leasehold.Event{Kind: leasehold.EventPublished, Outcome: outcome})
 }
 
-const (
-	// lineWithin is how long a line of the log holds up what it is about.
-	lineWithin = 100 * time.Millisecond
-	// maxLines is how many lines may be on their way. Further lines are dropped.
-	maxLines = 64
-)
-
-// handler passes lines on to a handler of the caller's, each on a goroutine of its own. Usually
-// the line is written when Handle returns, so lines keep their order. A line is waited for only
-// if no other one is on its way, so a handler that hangs holds up the first line alone. Nobody
-// calls WithAttrs and WithGroup.
-type handler struct {
-	slog.Handler
-	lines *atomic.Int64 // how many are on their way
-}
-
-// Enabled is true for all levels: Handle asks.
-func (h handler) Enabled(context.Context, slog.Level) bool { return true }
-
-// Handle writes a line. It returns no error, as nobody reads it.
-func (h handler) Handle(ctx context.Context, r slog.Record) error {
-	lines := h.lines.Add(1)
-	if lines > maxLines {
-		h.lines.Add(-1)
-		return nil
-	}
-	patience, end := context.WithTimeout(context.Background(), lineWithin)
-	defer end()
-	if lines > 1 {
-		end()
-	}
-	_, _ = contain(patience, nil, func(*callersCode) {
-		defer h.lines.Add(-1)
-		if h.Handler.Enabled(ctx, r.Level) {
-			_ = h.Handler.Handle(ctx, r)
-		}
-	})
-	return nil
+// log writes a line about a key in the background.
+func (g *Group[T]) log(level slog.Level, text string, t target, of ...slog.Attr) {
+	g.manager.Events().Log(level, text, append([]slog.Attr{slog.String("key", t.Label())}, of...)...)
 }

@@ -2,6 +2,7 @@ package singleflight
 
 import (
 	"cmp"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -135,7 +136,7 @@ func (s *share[T]) wrapRaised() {
 	}
 	s.g.counts.failed.Add(1)
 	// The stack is only logged here. It does not go to the process that gets the panic.
-	s.g.cfg.Logger.Error("leasehold: singleflight: "+s.raised.text, "key", s.f.Label(), "stack", string(s.raised.stack))
+	s.g.log(slog.LevelError, s.raised.text, s.f.target, slog.String("stack", string(s.raised.stack)))
 }
 
 func (s *share[T]) wrapFailure() {
@@ -152,7 +153,7 @@ func (s *share[T]) wrapFailure() {
 	s.env.Payload, s.remember = s.failed.payload, g.cfg.ErrorTTL
 	g.counts.failed.Add(1)
 	if s.f.pauseIfRefresh() && s.ended == nil {
-		g.cfg.Logger.Warn("leasehold: singleflight: a refresh failed; the old value is served until it ends, and a later call tries again", "key", s.f.Label(), "error", s.failed.err.Error())
+		g.log(slog.LevelWarn, "a refresh failed; the old value is served until it ends, and a later call tries again", s.f.target, slog.String("error", s.failed.err.Error()))
 	}
 }
 
@@ -164,13 +165,13 @@ func (s *share[T]) wrapValue() {
 	case err != nil:
 		s.encoding = &failure{err, envelope.Unmarshalable, errorText(err.Error())}
 		s.env.Kind, s.env.Payload, s.keep = s.encoding.kind, s.encoding.payload, -1
-		g.cfg.Logger.Error("leasehold: singleflight: a value can't be encoded; its callers get it, and it is not cached; mend its type or the Codec", "key", s.f.Label(), "error", err.Error())
+		g.log(slog.LevelError, "a value can't be encoded; its callers get it, and it is not cached; mend its type or the Codec", s.f.target, slog.String("error", err.Error()))
 	case len(data) > g.cfg.MaxValueBytes:
 		// The mark takes the place of a remembered failure.
 		s.env.Kind, s.remember, s.keep = envelope.TooLarge, tooLargeFor, -1
 		g.counts.tooLarge.Add(1)
-		g.cfg.Logger.Warn("leasehold: singleflight: a value is too large; its callers get it, and it is not cached; raise MaxValueBytes or store less",
-			"key", s.f.Label(), "bytes", len(data), "MaxValueBytes", g.cfg.MaxValueBytes)
+		g.log(slog.LevelWarn, "a value is too large; its callers get it, and it is not cached; raise MaxValueBytes or store less",
+			s.f.target, slog.Int("bytes", len(data)), slog.Int("MaxValueBytes", g.cfg.MaxValueBytes))
 	default:
 		s.env.Kind, s.env.Payload = envelope.Value, data
 		if s.keep = -1; s.part.ttl > 0 {
@@ -195,7 +196,8 @@ func (s *share[T]) answer() {
 		return
 	}
 	if s.pub.Unstored != nil {
-		s.g.cfg.Logger.Warn("leasehold: singleflight: the server refused to store a value; its callers get it, and it is not cached; the error says why", "key", s.f.Label(), "error", s.pub.Unstored)
+		s.g.log(slog.LevelWarn, "the server refused to store a value; its callers get it, and it is not cached; the error says why",
+			s.f.target, slog.Any("error", s.pub.Unstored))
 	}
 	switch {
 	case s.ended != nil || (s.pub.Err == nil && s.pub.State == loads.LeaseOver):

@@ -92,7 +92,7 @@ func (r *Reporter) Observed() {
 
 // Log writes a line in the background. Its caller may hold locks.
 func (r *Reporter) Log(level slog.Level, text string, of ...slog.Attr) {
-	if r.logger != nil {
+	if r != nil && r.logger != nil {
 		r.logger.put(r.line(level, text, of...))
 	}
 }

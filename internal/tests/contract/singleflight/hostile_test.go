@@ -205,6 +205,7 @@ func TestHostileLogger(t *testing.T) {
 				fetch(f, f.Context(), g, "k", gives("large")).wantValue("large")
 			}
 			redistest.AtMost(f, time.Since(began), 200*time.Millisecond, "200 lines took %v")
+			synctest.Wait()
 			redistest.Check(f, len(lines) != 0, "nothing was logged")
 			harness.Close(f, g)
 			close(over)

@@ -77,8 +77,10 @@ func TestPanicAfterItsCallerLeft(t *testing.T) {
 			redistest.WantErr(f, joins.failed(), singleflight.ErrLoaderPanicked)
 
 			f.stalled(g, "k")
+			synctest.Wait()
 			log.Reset()
 			fetch(f, f.Context(), g, "k", func(context.Context) (string, error) { way.end(); return "", nil }).want("old", singleflight.Stale)
+			synctest.Wait()
 			if text := log.String(); !strings.Contains(text, way.text) || !strings.Contains(text, f.Family+"/k") ||
 				what == "panic" && !strings.Contains(text, "panic_test.go") {
 				f.Errorf("%s", text)

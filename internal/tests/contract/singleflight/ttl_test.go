@@ -124,6 +124,7 @@ func TestTooLargeValueStaysInItsProcess(t *testing.T) {
 		redistest.Expect(f, o.loads.Load(), 3, "%d loads")
 		s := inspect(f, g, "k")
 		redistest.Check(f, !s.Cached && s.Failure == "" && !s.Loading && s.Waiting == 0, "%+v", s)
+		synctest.Wait()
 		text := log.String()
 		redistest.Check(f, strings.Count(text, "too large") == 1 && strings.Contains(text, "bytes=11") && g.Stats().TooLarge == 1, "%s, %+v", text, g.Stats())
 		time.Sleep(time.Second)
