@@ -230,23 +230,12 @@ func (g *Group[T]) loadedKey(t target) cycles.Key {
 	return cycles.Key{Client: g.clientID, Value: t.value}
 }
 
-// clientID returns a comparable value that is the same for handles with the same client. A
-// client, or a type that embeds one, is identified by its Options, which no other client has.
-// A type that hides its client is identified by itself. If it cannot be compared, each handle
-// on it gets a clientID of its own.
+// clientID returns a comparable value that is the same for handles with the same client, also if a
+// type wraps it. Each handle on a type that hides its client, and cannot be compared, gets one of its own.
 func clientID(rdb redis.UniversalClient) any {
-	switch c := rdb.(type) {
-	case interface{ Options() *redis.Options }:
-		if o := c.Options(); o != nil {
-			return o
-		}
-	case interface{ Options() *redis.ClusterOptions }:
-		if o := c.Options(); o != nil {
-			return o
-		}
-	}
-	if reflect.ValueOf(rdb).Comparable() {
-		return rdb
+	layers, _ := call.Layers(rdb)
+	if n := len(layers); n > 0 && reflect.ValueOf(layers[n-1]).Comparable() {
+		return layers[n-1]
 	}
 	return new(byte)
 }

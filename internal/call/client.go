@@ -76,7 +76,7 @@ func NewClient(rdb redis.UniversalClient) (*Client, error) {
 	if rdb == nil {
 		return nil, fmt.Errorf("rdb is nil; want a client of go-redis v9")
 	}
-	layers, err := layersOf(rdb)
+	layers, err := Layers(rdb)
 	if err != nil {
 		return nil, err
 	}
@@ -111,9 +111,9 @@ func inBackground(f func()) { go f() }
 // the Client can wait for them. Call it before the Client is used.
 func (c *Client) CountQuestions(spawn func(func())) { c.spawn = spawn }
 
-// layersOf returns rdb and the clients that it wraps, the outermost first. It fails if one of
+// Layers returns rdb and the clients that it wraps, the outermost first. It fails if one of
 // them is nil, because its methods would panic.
-func layersOf(rdb redis.UniversalClient) (layers []any, err error) {
+func Layers(rdb redis.UniversalClient) (layers []any, err error) {
 	for layer, more := any(rdb), true; more && len(layers) < maxLayers; {
 		if v := reflect.ValueOf(layer); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 			return nil, fmt.Errorf("rdb is a %T around or of nil; want a client of go-redis v9", rdb)

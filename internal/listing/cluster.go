@@ -2,9 +2,10 @@ package listing
 
 import (
 	"context"
-	"reflect"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/call"
 )
 
 // cluster is what a listing asks of a Cluster client: single servers that have keys.
@@ -13,42 +14,13 @@ type cluster interface {
 	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 }
 
-// clusterOf finds the Cluster client that rdb is or wraps, nil where there is none. A wrapper
-// embeds its client or has a method Unwrap. Its own Scan would ask one server only.
-func clusterOf(rdb any) cluster {
-	for range 10 { // a wrapper may wrap itself
-		switch c := rdb.(type) {
-		case *redis.ClusterClient:
-			if c == nil {
-				return nil
-			}
+// clusterOf finds the Cluster client that rdb is or wraps, nil where there is none. The Scan of a
+// wrapper would ask one server only.
+func clusterOf(rdb redis.UniversalClient) cluster {
+	layers, _ := call.Layers(rdb)
+	for _, layer := range layers {
+		if c, ok := layer.(cluster); ok {
 			return c
-		case interface{ Unwrap() redis.UniversalClient }:
-			rdb = c.Unwrap()
-			continue
-		case interface{ Unwrap() *redis.ClusterClient }:
-			rdb = c.Unwrap()
-			continue
-		}
-		wrapped := embedded(rdb)
-		if wrapped == nil {
-			return nil
-		}
-		rdb = wrapped
-	}
-	return nil
-}
-
-// embedded is the client that a struct embeds, nil where there is none.
-func embedded(rdb any) any {
-	v := reflect.Indirect(reflect.ValueOf(rdb))
-	if v.Kind() != reflect.Struct {
-		return nil
-	}
-	for i := range v.NumField() {
-		field := v.Type().Field(i)
-		if field.Anonymous && field.IsExported() && field.Type.Implements(reflect.TypeFor[redis.UniversalClient]()) {
-			return v.Field(i).Interface()
 		}
 	}
 	return nil
