@@ -71,32 +71,21 @@ func ReadNearTell(v []int64, readers []string) (registered []bool, err error) {
 	return registered, nil
 }
 
-// NearLeave prepares the call that takes registrations of reader back. With drops, each of them
-// is one that the reader was told, all by the same handle, and the call passes on that the
-// reader dropped its copies. near has their keys. Without drops the registrations end, whatever
-// they are.
-func NearLeave(near []string, reader string, drops []Drop) *call.Call {
-	words := make([]any, 0, 2*len(near)+3)
-	for _, name := range near {
-		words = append(words, name)
+// NearLeave prepares the call that takes registrations of reader back. drops are all told by the same handle, and
+// the call passes on that the reader dropped its copies. If they name no handle, the registrations end, whatever they are.
+func NearLeave(reader string, drops []Drop) *call.Call {
+	words := make([]any, 0, 2*len(drops)+3)
+	var ack strings.Builder
+	ack.WriteString("A " + reader)
+	for _, d := range drops {
+		words = append(words, d.Near)
+		ack.WriteString(" " + d.Number)
 	}
-	if len(drops) == 0 {
-		words = append(words, reader, "", "")
-		for range near {
-			words = append(words, "")
-		}
-	} else {
-		var text strings.Builder
-		text.WriteString("A " + reader)
-		for _, d := range drops {
-			text.WriteString(" " + d.Number)
-		}
-		words = append(words, reader, drops[0].Handle, text.String())
-		for _, d := range drops {
-			words = append(words, d.Score)
-		}
+	words = append(words, reader, drops[0].Handle, ack.String())
+	for _, d := range drops {
+		words = append(words, d.Score)
 	}
-	c := call.New(nearLeaveScript, len(near), words...)
+	c := call.New(nearLeaveScript, len(drops), words...)
 	c.Rank = call.GivesBack
 	return c
 }

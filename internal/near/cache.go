@@ -44,7 +44,7 @@ type Cache struct {
 	acks    map[string]*acks  // acknowledgements to be sent, by server
 	closed  bool
 	reading sync.WaitGroup // near reads under way
-	acking  sync.WaitGroup // goroutines that send acknowledgements
+	acking  sync.WaitGroup // acknowledgements under way
 }
 
 // slot is a key with a copy or a near read under way. The lock of the cache guards it.
@@ -219,7 +219,9 @@ func (c *Cache) watch(near string, now, until int64) (listens bool) {
 		time.AfterFunc(time.Duration(until-now), func() { c.unwatchIfOver(name, w) })
 	}
 	w.until = max(w.until, until)
-	return c.line.listens(near)
+	since := c.line.inbox.Watch(near)
+	c.line.inbox.Unwatch(near)
+	return !since.IsZero()
 }
 
 // unwatchIfOver ends a watch if no read lease lasts any more. Otherwise it looks again later.

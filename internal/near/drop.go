@@ -3,14 +3,20 @@ package near
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/loads"
 )
 
-// acks are the acknowledgements that wait to be sent to one server. One goroutine sends them: the
-// first at once, and those that come meanwhile together.
-type acks struct{ waiting []loads.Drop }
+// acks are the acknowledgements that wait to be sent to one server. The first is sent at once. While calls are
+// under way, those that come are sent together, when a call ends or after a short pause: a reply may take long.
+type acks struct {
+	waiting  []loads.Drop
+	underWay int // calls
+}
+
+const ackPause = 5 * time.Millisecond
 
 // onDrop drops the copy of a key because an invalidation of another handle says so. It first
 // marks the copy and the near read under way, and acknowledges then: from the acknowledgement
@@ -21,74 +27,67 @@ type acks struct{ waiting []loads.Drop }
 func (c *Cache) onDrop(d loads.Drop) {
 	node := c.client.Node(d.Near)
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if s := c.byNear[d.Near]; s != nil {
 		c.outdate(s)
 	}
 	q := c.acks[node]
-	if q == nil && c.closed {
+	if q == nil {
+		q = &acks{}
+		c.acks[node] = q
+	}
+	if q.underWay == 0 && c.closed {
+		c.mu.Unlock()
 		return // Close takes the registrations back
 	}
 	delete(c.loose, d.Near) // the acknowledgement takes it back
-	if q != nil {
-		q.waiting = append(q.waiting, d)
-		return
+	var calls []*call.Call
+	if q.waiting = append(q.waiting, d); q.underWay == 0 {
+		calls = c.acknowledge(q)
+	} else if len(q.waiting) == 1 {
+		time.AfterFunc(ackPause, func() { c.goOn(q, 0) })
 	}
-	q = &acks{waiting: []loads.Drop{d}}
-	c.acks[node] = q
-	c.acking.Go(func() { c.acknowledge(node, q) })
+	c.mu.Unlock()
+	c.client.Start(context.Background(), nil, calls...)
 }
 
-// acknowledge sends acknowledgements until none waits. If one is lost, the reader is told again.
-func (c *Cache) acknowledge(node string, q *acks) {
-	done := false
-	defer func() {
-		if !done { // a hook ended this goroutine: those that wait are sent by another one
-			c.acking.Go(func() { c.acknowledge(node, q) })
-		}
-	}()
-	for {
-		c.mu.Lock()
-		waiting := q.waiting
-		if q.waiting = nil; len(waiting) == 0 {
-			delete(c.acks, node)
-			c.mu.Unlock()
-			done = true
-			return
-		}
-		c.mu.Unlock()
-		byHandle := map[string][]loads.Drop{}
-		for _, d := range waiting {
-			byHandle[d.Handle] = append(byHandle[d.Handle], d)
-		}
-		var calls []*call.Call
-		for _, drops := range byHandle {
-			calls = append(calls, c.leaves(drops)...)
-		}
-		if len(calls) == 1 { // on this goroutine, which is quicker
-			_, _ = c.client.Do(context.Background(), calls[0])
-		} else {
-			c.client.Send(context.Background(), calls)
-		}
-	}
+// goOn sends what waits, after so many calls have ended.
+func (c *Cache) goOn(q *acks, ended int) {
+	c.mu.Lock()
+	q.underWay -= ended
+	calls := c.acknowledge(q)
+	c.mu.Unlock()
+	c.client.Start(context.Background(), nil, calls...)
 }
 
-// perLeave is how many keys one call names. On a Cluster each key is in a slot of its own.
-func (c *Cache) perLeave() int {
-	if c.client.IsCluster() {
-		return 1
+// acknowledge prepares the acknowledgements that wait. If one is lost, the reader is told again. Called with the lock.
+func (c *Cache) acknowledge(q *acks) (calls []*call.Call) {
+	byHandle := map[string][]loads.Drop{}
+	for _, d := range q.waiting {
+		byHandle[d.Handle] = append(byHandle[d.Handle], d)
 	}
-	return loads.MostReaders
+	q.waiting = nil
+	for _, drops := range byHandle {
+		calls = append(calls, c.leaves(drops)...)
+	}
+	for _, one := range calls {
+		one.Done = func([]int64, error) {
+			c.goOn(q, 1)
+			c.acking.Done()
+		}
+	}
+	q.underWay += len(calls)
+	c.acking.Add(len(calls))
+	return calls
 }
 
-// leaves prepares the calls that acknowledge drops to one handle.
+// leaves prepares the calls that take registrations back, and acknowledge drops to one handle.
 func (c *Cache) leaves(drops []loads.Drop) (calls []*call.Call) {
-	for some := range slices.Chunk(drops, c.perLeave()) {
-		near := make([]string, len(some))
-		for i, d := range some {
-			near[i] = d.Near
-		}
-		calls = append(calls, loads.NearLeave(near, c.line.handle, some))
+	most := loads.MostReaders
+	if c.client.IsCluster() {
+		most = 1 // each key is in a slot of its own
+	}
+	for some := range slices.Chunk(drops, most) {
+		calls = append(calls, loads.NearLeave(c.line.handle, some))
 	}
 	return calls
 }
@@ -126,11 +125,11 @@ func (c *Cache) Close(ctx context.Context) (all bool) {
 func (c *Cache) takeBack() {
 	c.mu.Lock()
 	now := c.now()
-	byNode := map[string][]string{}
+	byNode := map[string][]loads.Drop{}
 	add := func(near string, until int64) {
-		if now < until+int64(c.cfg.For)/drift {
+		if now < until+int64(c.cfg.For)/drift && !c.client.Away(near) {
 			node := c.client.Node(near)
-			byNode[node] = append(byNode[node], near)
+			byNode[node] = append(byNode[node], loads.Drop{Near: near})
 		}
 	}
 	for near, until := range c.loose {
@@ -145,17 +144,8 @@ func (c *Cache) takeBack() {
 	clear(c.loose)
 	c.mu.Unlock()
 	var calls []*call.Call
-	for node, all := range byNode {
-		if c.client.Away(all[0]) {
-			continue
-		}
-		for some := range slices.Chunk(all, c.perLeave()) {
-			one := loads.NearLeave(some, c.line.handle, nil)
-			one.Node = node
-			calls = append(calls, one)
-		}
+	for _, all := range byNode {
+		calls = append(calls, c.leaves(all)...)
 	}
-	if len(calls) > 0 {
-		c.client.Send(context.Background(), calls)
-	}
+	c.client.Send(context.Background(), calls)
 }

@@ -56,13 +56,6 @@ func (l *Line) watched(near string) string {
 	return ""
 }
 
-// listens reports whether messages about a key that is being watched are heard now.
-func (l *Line) listens(near string) bool {
-	since := l.inbox.Watch(near)
-	l.inbox.Unwatch(near)
-	return !since.IsZero()
-}
-
 // message handles a message on the goroutine of the inbox.
 func (l *Line) message(text string) {
 	if d, ok := loads.ParseDrop(text); ok {

@@ -140,13 +140,11 @@ func (m *loadMachine) nearTell(t *rapid.T) {
 func (m *loadMachine) nearLeave(t *rapid.T) {
 	reader, ack := m.handle(t), m.acknowledge(t)
 	near := m.f.near
-	var drops []loads.Drop
 	score := ""
 	if ack.Number != "" {
 		score = strconv.FormatInt(near.at(reader)+int64(rapid.IntRange(-1, 0).Draw(t, "earlier")), 10)
-		drops = []loads.Drop{{Acknowledge: ack, Score: score, Near: near.key}}
 	}
-	c := loads.NearLeave([]string{near.key}, reader, drops)
+	c := loads.NearLeave(reader, []loads.Drop{{Acknowledge: ack, Score: score, Near: near.key}})
 	m.call(fmt.Sprintf("near leave of %s, %+v, score %q", reader[:1], ack, score), c, func() outcome {
 		return m.f.nearLeave(reader, score, ack)
 	})

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -279,6 +281,69 @@ func TestNearHookThatEndsAnAcknowledgement(t *testing.T) {
 			took := invalidate(f, writer, "k") // the reader is told again
 			redistest.Check(f, took <= redistest.Soon, "invalidation %d took %v", n, took)
 		}
+	})
+}
+
+// farAway is a hook of a client whose round trips take that long.
+type farAway struct {
+	redistest.Hook
+	trip time.Duration
+}
+
+func (h farAway) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		time.Sleep(h.trip / 2)
+		defer time.Sleep(h.trip / 2)
+		return next(ctx, cmd)
+	}
+}
+
+func (h farAway) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		time.Sleep(h.trip / 2)
+		defer time.Sleep(h.trip / 2)
+		return next(ctx, cmds)
+	}
+}
+
+// An acknowledgement does not wait for the reply to an earlier one: over a long way an invalidation takes no
+// longer while a reader acknowledges others. Those that come together are one call.
+func TestNearAcknowledgementsDoNotWaitForEachOther(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		const trip, n = 300 * time.Millisecond, 6
+		f.teach()
+		connect := f.Connect
+		f.Connect = func(w *harness.Wire) redis.UniversalClient {
+			rdb := connect(w)
+			rdb.AddHook(farAway{trip: trip})
+			return rdb
+		}
+		g, writer, w := f.pair(nearFor(hold))
+		var keys []string
+		for i := range n {
+			keys = append(keys, fmt.Sprint(i))
+		}
+		fill := func() {
+			for _, key := range keys {
+				put(f, writer, key, "v")
+				warm(f, g, key, "v")
+			}
+		}
+		put(f, writer, "own", "v")
+		warm(f, writer, "own", "v") // it listens
+		fill()
+		var all []*harness.Call[time.Duration]
+		for _, key := range keys {
+			all = append(all, harness.Start(f.T, func() (time.Duration, error) { return invalidate(f, writer, key), nil }))
+			time.Sleep(trip / n)
+		}
+		for i, one := range all {
+			redistest.AtMost(f, one.Got(), trip+trip/8, fmt.Sprintf("invalidation %d took %%v", i))
+		}
+		fill()
+		before := w.Ran("near leave")
+		invalidate(f, writer, keys...)
+		redistest.AtMost(f, w.Ran("near leave")-before, 2, "%d calls acknowledged it")
 	})
 }
 
