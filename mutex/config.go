@@ -7,7 +7,6 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
-	"github.com/leasehold-go/leasehold/internal/localturns"
 	"github.com/leasehold-go/leasehold/internal/permits"
 )
 
@@ -98,11 +97,6 @@ type Config struct {
 	// grant that came too late, and whenever Redis goes out of reach and comes back. A line
 	// has the family, a hash of the key, and the first 8 characters of the ID. nil: no log.
 	Logger *slog.Logger
-}
-
-// local returns the configuration of the turns of this process.
-func (c Config) local() localturns.Config {
-	return localturns.Config{LocalFor: c.LocalFor, KeepFor: c.KeepFor, MaxHold: c.MaxHold, MaxWaiters: c.MaxWaiters, MaxWait: c.MaxWait}
 }
 
 func (c Config) manager() lease.Config {

@@ -35,9 +35,9 @@ func New(rdb redis.UniversalClient, cfg Config) (*Mutex, error) {
 		return nil, err
 	}
 	mu := &Mutex{family: settings.Family, rdb: rdb, manager: m}
-	if cfg.LocalFor > 0 || cfg.KeepFor > 0 {
-		mu.local = localturns.New(m, cfg.local())
-	}
+	mu.local = localturns.New(m, localturns.Config{
+		LocalFor: cfg.LocalFor, KeepFor: cfg.KeepFor, MaxHold: cfg.MaxHold, MaxWaiters: cfg.MaxWaiters, MaxWait: cfg.MaxWait,
+	})
 	return mu, nil
 }
 
@@ -144,7 +144,7 @@ func (m *Mutex) do(ctx context.Context, op, key string, wait bool, fn func(ctx c
 // handle as Close does, and returns an error that matches ctx's.
 func (m *Mutex) Shutdown(ctx context.Context) error {
 	call.NeedCtx(ctx)
-	m.stopKeeping()
+	m.local.StopKeeping()
 	return m.manager.Shutdown(ctx)
 }
 
@@ -156,15 +156,8 @@ func (m *Mutex) Shutdown(ctx context.Context) error {
 // close the client.
 func (m *Mutex) Close(ctx context.Context) error {
 	call.NeedCtx(ctx)
-	m.stopKeeping()
+	m.local.StopKeeping()
 	return m.manager.Close(ctx)
-}
-
-// stopKeeping gives back what nobody uses, which Shutdown would wait for.
-func (m *Mutex) stopKeeping() {
-	if m.local != nil {
-		m.local.StopKeeping()
-	}
 }
 
 // beside prepares an attempt that is not served from memory: what rests there goes back first if

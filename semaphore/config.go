@@ -174,11 +174,6 @@ func (c Config) checkTurns() (errs []error) {
 	return append(errs, localturns.Check(c.LocalFor, c.KeepFor, c.TTL)...)
 }
 
-// local returns the configuration of the turns of this process.
-func (c Config) local() localturns.Config {
-	return localturns.Config{LocalFor: c.LocalFor, Settable: true, KeepFor: c.KeepFor, MaxHold: c.MaxHold, MaxWaiters: c.MaxWaiters, MaxWait: c.MaxWait}
-}
-
 func (c Config) family() keys.Family {
 	return keys.Family{Prefix: c.Prefix, Kind: keys.Semaphore, Name: c.Name, Hash: c.HashKeys}
 }

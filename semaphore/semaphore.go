@@ -40,9 +40,9 @@ func New(rdb redis.UniversalClient, cfg Config) (*Semaphore, error) {
 		return nil, err
 	}
 	s := &Semaphore{cfg: cfg, rdb: rdb, manager: m, family: family, setter: setting.Setter{M: m}}
-	if cfg.LocalFor > 0 || cfg.KeepFor > 0 {
-		s.local = localturns.New(m, cfg.local())
-	}
+	s.local = localturns.New(m, localturns.Config{
+		LocalFor: cfg.LocalFor, Settable: true, KeepFor: cfg.KeepFor, MaxHold: cfg.MaxHold, MaxWaiters: cfg.MaxWaiters, MaxWait: cfg.MaxWait,
+	})
 	return s, nil
 }
 
@@ -220,7 +220,7 @@ func (s *Semaphore) do(ctx context.Context, op, key string, n int, wait bool, fn
 // closes the handle as Close does, and returns an error that matches ctx's.
 func (s *Semaphore) Shutdown(ctx context.Context) error {
 	call.NeedCtx(ctx)
-	s.stopKeeping()
+	s.local.StopKeeping()
 	return s.manager.Shutdown(ctx)
 }
 
@@ -232,13 +232,6 @@ func (s *Semaphore) Shutdown(ctx context.Context) error {
 // close the client.
 func (s *Semaphore) Close(ctx context.Context) error {
 	call.NeedCtx(ctx)
-	s.stopKeeping()
+	s.local.StopKeeping()
 	return s.manager.Close(ctx)
-}
-
-// stopKeeping gives back what nobody uses, which Shutdown would wait for.
-func (s *Semaphore) stopKeeping() {
-	if s.local != nil {
-		s.local.StopKeeping()
-	}
 }

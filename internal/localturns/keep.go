@@ -354,8 +354,11 @@ func (h *Handle) allNamed(name string) (all []*desk) {
 	return all
 }
 
-// StopKeeping gives back what rests, for Close and Shutdown. Nothing rests after it.
+// StopKeeping gives back what rests, which Shutdown would wait for. Nothing rests after it. h may be nil.
 func (h *Handle) StopKeeping() {
+	if h == nil {
+		return
+	}
 	h.stopped.Store(true)
 	for _, d := range h.allNamed("") {
 		d.mu.Lock()

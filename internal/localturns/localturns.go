@@ -76,8 +76,11 @@ type Handle struct {
 	named map[string]*desk // by protocol.Resource.FirstKey, with KeepFor
 }
 
-// New returns a Handle that takes its leases from m.
+// New returns a Handle that takes its leases from m; nil, if cfg has neither LocalFor nor KeepFor.
 func New(m *lease.Manager, cfg Config) *Handle {
+	if cfg.LocalFor == 0 && cfg.KeepFor == 0 {
+		return nil
+	}
 	h := &Handle{m: m, cfg: cfg, desks: map[string]*desk{}, named: map[string]*desk{}}
 	if cfg.KeepFor > 0 {
 		m.SetKeeper(h)
