@@ -202,7 +202,7 @@ func (t *Turn) await(ctx context.Context, maxWait <-chan time.Time) error {
 		}
 	}()
 	came, why := t.sleep(ctx, maxWait)
-	if awake = true; came {
+	if awake = true; came || t.err != nil {
 		return t.come()
 	}
 	return t.line.leave(t, why)

@@ -1,6 +1,8 @@
 package localturns
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +51,36 @@ func TestBusyAfterThePlaceWasGranted(t *testing.T) {
 		busy := ln.busy()
 		redistest.Check(t, busy.Limit == 1 && busy.InUse == 1, "it is told: %v", busy)
 		redistest.WantErr(t, next.Release("unlock"))
+	})
+}
+
+// A caller whose place is refused in the moment in which its ctx ends is told of the refusal: Redis did not say that
+// the lock is busy.
+func TestRefusalInTheMomentInWhichCtxEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		m := newManager(t, client(), keys.Mutex, lease.Config{})
+		refused := errors.New("refused")
+		for range 50 { // a select takes any of its cases
+			p := &place{}
+			ln := &line{desk: &desk{h: &Handle{m: m}}, name: lineName{permits: 1, limit: 1}, most: 1, places: []*place{p}}
+			waits := &Turn{line: ln, op: "lock"}
+			ln.push(waits)
+			ln.heard = time.Now()
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() {
+				ln.mu.Lock()
+				defer ln.mu.Unlock()
+				ended <- waits.await(ctx, nil)
+			}()
+			synctest.Wait()
+			ln.mu.Lock()
+			cancel()
+			ln.onPlaceDone(p, nil, refused, true)
+			ln.mu.Unlock()
+			redistest.Require(t, <-ended, refused, "it is told: %v")
+		}
 	})
 }
 

@@ -26,6 +26,8 @@ var localTurns = []mutation{
 		"\tleft := l.a.awaitLeave(op)\n\tif left != nil {\n\t\tleft = m.fail(op, res.Label(), leasehold.ErrLost, errGone)\n\t}\n\tonLeft(left)\n"),
 	cut("a place that was granted tells of no queue", "internal/localturns/line.go", "./internal/localturns", "TestBusyAfter",
 		"s := p.queued.State(); s.Limit > 0 {", "s := p.queued.State(); true {"),
+	cut("a refusal is told although ctx has ended", "internal/localturns/localturns.go", "./internal/localturns", "TestRefusalIn",
+		"came || t.err != nil {", "came {"),
 	cut("a turn ends in the step of its lease", "internal/localturns/turn.go", "./internal/localturns", "TestTurnEndsInTheStep",
 		"		t.visit.lease.CancelAtEnd(cancel)\n", ""),
 	cut("a turn whose lease has ended is not released as if it was held", "internal/localturns/turn.go", "./internal/localturns", "TestTurnEndsInTheStep",
