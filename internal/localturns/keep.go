@@ -22,7 +22,8 @@ import (
 //     later ran after the recall, and were judged by its mark.
 //   - A recall takes the process out of the register of keepers; an enter or an ask puts it back
 //     and says so. So a recall whose message was lost is noticed by the next call, and the process
-//     makes one each second.
+//     makes one each second. If an enter without an answer has put it back, the answer says who waits,
+//     and the next request that finds no room recalls again.
 //
 // Who else may be at which step: the recall may arrive while a turn runs, then the lease is given back at its end; or
 // while an enter is under way, then its lease does not rest; or between the end of a turn and the rest, which are one

@@ -2,7 +2,6 @@ package localturns
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -84,9 +83,6 @@ func (h *Handle) acquireOwn(ctx context.Context, a lease.Attempt, into *lease.Le
 		_, err = h.m.Acquire(ctx, a, into)
 	}()
 	if err != nil {
-		if errors.Is(err, leasehold.ErrUnavailable) {
-			ln.unheard()
-		}
 		return nil, err
 	}
 	ln.count(v)
@@ -98,13 +94,6 @@ func (h *Handle) acquireOwn(ctx context.Context, a lease.Attempt, into *lease.Le
 		v.leaseEnded()
 	}
 	return t, nil
-}
-
-// unheard gives back what rests, because an enter without an answer may have put the process back
-// into the register of keepers, after a recall whose message was lost.
-func (d *desk) unheard() {
-	d.kept.recalledAt = time.Now()
-	d.eachIdle(all)
 }
 
 // ownRecall gives back what rests of the key because a request of this process waits for it.

@@ -373,7 +373,8 @@ func (v *visit) leaseEnded() {
 	if why := v.lease.Why(); ln.h.cfg.KeepFor > 0 && errors.Is(why, leasehold.ErrLost) && !errors.Is(why, leasehold.ErrRevoked) {
 		// What Redis has lost of one, it may have lost of the others. That is so, too, if v is over
 		// because a request has found it ended.
-		ln.unheard()
+		ln.kept.recalledAt = time.Now()
+		ln.eachIdle(all)
 	}
 	if over {
 		return

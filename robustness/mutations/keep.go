@@ -58,7 +58,7 @@ var kept = []mutation{
 	cut("so does one that a request has found ended", "internal/localturns/turn.go", "./internal/localturns", "TestLeaseThatWasFound",
 		"	ln, over := v.line, v.over\n", "	ln, over := v.line, v.over\n	if over {\n		return\n	}\n"),
 	cut("one lost lease makes the process give back the others", "internal/localturns/turn.go", keepTests, "TestKeptPermitsThatRedisForgets",
-		"\t\t// because a request has found it ended.\n\t\tln.unheard()\n", ""),
+		"\t\t// because a request has found it ended.\n\t\tln.kept.recalledAt = time.Now()\n\t\tln.eachIdle(all)\n", ""),
 	cut("nobody is told of the loss of a lease that nobody used", "internal/lease/attempt.go", keepTests, "TestKeptPermitIsRevoked",
 		"if !a.life.Idle { // else nobody", "if true { // else nobody"),
 	cut("a process pauses when keeping has not paid", "internal/localturns/keep.go", keepTests, "TestKeepingPauses",
