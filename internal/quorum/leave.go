@@ -90,7 +90,13 @@ func (v *voter) leaveServer(i int, lead int64, l *leaveRound) {
 		if err != nil && !isRevoked(err) {
 			v.f.askOthers(v, i) // the lost reply may have given the vote to another waiter, and its message may be lost, too
 			if once == nil {    // else the caller repeats the leave
-				server.leaveLater(straggler{key, prepare, until})
+				v.mu.Lock()
+				first := !s.inLine
+				s.inLine = true
+				v.mu.Unlock()
+				if first {
+					server.leaveLater(straggler{key, prepare, until})
+				}
 			}
 		}
 		v.onLeft(i, l, reply, err)

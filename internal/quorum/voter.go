@@ -87,6 +87,7 @@ type seat struct {
 	copies    int64 // server time (µs) until which a copy of an enter may arrive
 	had       bool  // the vote was held when the voter began to leave
 	left      bool  // a leave was answered, or none is needed
+	inLine    bool  // a leave waits in the line of the server
 	answer    int8  // what it said: see leaveRound
 	state     [3]int64
 }

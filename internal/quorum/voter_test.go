@@ -196,6 +196,22 @@ func TestLeaveThatWaitsOutlivesLateReplies(t *testing.T) {
 	v.f.active.Wait()
 }
 
+// A leave that is repeated, since no majority answers, waits once in the line of a server that is away.
+func TestRepeatedLeaveWaitsOnce(t *testing.T) {
+	v := aVoter(t)
+	s := v.f.servers[0]
+	v.ask(0, &todo{})
+	s.client.Suspect(v.res.FirstKey(), errors.New("connection refused"))
+	for range 3 {
+		v.leave(time.Now(), func([]int64, []string, error) {})
+	}
+	s.mu.Lock()
+	redistest.Expect(t, len(s.stragglers), 1, "%d leaves wait")
+	s.mu.Unlock()
+	close(v.f.closed)
+	v.f.active.Wait()
+}
+
 type brokenDone struct{ context.Context }
 
 func (brokenDone) Done() <-chan struct{} { panic("Done") }
