@@ -18,8 +18,8 @@ func (v *voter) onReply(fl *flight, reply []int64, err error) {
 			server.meet(fl.c.Text[0])
 		}
 	}
-	if err == nil {
-		err = malformed(fl.kind, reply)
+	if err == nil && len(reply) < 4+call.Flag(fl.kind != yields) {
+		err = call.Malformed("quorum", reply)
 	}
 	if err == nil {
 		err = server.twice()
@@ -32,17 +32,6 @@ func (v *voter) onReply(fl *flight, reply []int64, err error) {
 	}
 	v.mu.Unlock()
 	t.do()
-}
-
-func malformed(k kind, reply []int64) error {
-	want := 5
-	if k == yields {
-		want = 4
-	}
-	if len(reply) < want {
-		return call.Malformed("quorum", reply)
-	}
-	return nil
 }
 
 // apply notes what a reply says of a seat. Called with the lock.

@@ -152,45 +152,28 @@ func (f *Family) mayVote(looks []look, before []int64) *ending {
 // lookAll asks all servers for their memory, and ends abstentions on the way if end says so. It waits
 // a moment for those that do not answer.
 func (f *Family) lookAll(end *ending) []look {
-	type answer struct {
-		i int
-		l look
-	}
-	answers := make(chan answer, len(f.servers))
-	for i, s := range f.servers {
-		if s.away(f.born) != nil {
-			answers <- answer{i: i}
-			continue
-		}
+	answers, _ := ask(context.Background(), f, func(ctx context.Context, s *server) (l look, err error) {
 		birth, floor, begins := int64(0), int64(0), 0
 		if end != nil {
-			birth, floor, begins = end.births[i], end.floor, call.Flag(end.begins)
+			birth, floor, begins = end.births[s.i], end.floor, call.Flag(end.begins)
 		}
 		c := call.New(lookScript, 1, f.born, birth, 1, call.Milliseconds(f.ttl), floor, begins).WithText()
-		c.Done = func(v []int64, err error) {
-			a := answer{i: i}
-			if err == nil && len(v) == 6 {
-				for _, run := range c.Text {
-					s.meet(run)
-				}
-				if s.twice() == nil {
-					a.l = look{ok: true, votes: v[0] == 1, birth: v[2], left: call.Duration(v[3]), fresh: v[4] == 1, top: v[5]}
-				}
-			}
-			answers <- a
+		v, err := s.client.Do(ctx, c)
+		if err == nil && len(v) != 6 {
+			err = call.Malformed("quorum look", v)
 		}
-		s.start(context.Background(), c)
-	}
+		if err != nil {
+			return l, err
+		}
+		for _, run := range c.Text {
+			s.meet(run)
+		}
+		l = look{ok: true, votes: v[0] == 1, birth: v[2], left: call.Duration(v[3]), fresh: v[4] == 1, top: v[5]}
+		return l, s.twice()
+	})
 	looks := make([]look, len(f.servers))
-	bound := time.NewTimer(late)
-	defer bound.Stop()
-	for range f.servers {
-		select {
-		case a := <-answers:
-			looks[a.i] = a.l
-		case <-bound.C:
-			return looks
-		}
+	for i, l := range answers {
+		looks[i] = l
 	}
 	return looks
 }

@@ -38,56 +38,30 @@ type target struct {
 // Revoke prepares the joint call that takes the votes and places away.
 func (t *target) Revoke(_, id, reason string) *call.Call {
 	f := t.f
-	return call.NewJoint(func(_ context.Context, _ time.Time, end func([]int64, []string, error)) {
-		type answer struct {
-			state int64
-			err   error
-		}
-		answers := make(chan answer, len(f.servers))
+	return call.NewJoint(func(ctx context.Context, _ time.Time, end func([]int64, []string, error)) {
 		member := ""
 		for _, m := range t.members {
-			if m != "" {
-				member = m
-			}
+			member = cmp.Or(m, member)
 		}
-		for i, s := range f.servers {
-			member := cmp.Or(t.members[i], member)
-			if err := s.away(t.FirstKey()); err != nil {
-				answers <- answer{err: err}
-				continue
-			}
-			beside := []any{keys.Beside(t.FirstKey(), "revoked"), keys.Beside(t.FirstKey(), "audit")}
-			c := t.callWith(revokeScript, beside, member, 0, id, reason)
-			c.Done = func(v []int64, err error) {
+		beside := []any{keys.Beside(t.FirstKey(), "revoked"), keys.Beside(t.FirstKey(), "audit")}
+		f.active.Go(func() {
+			states, err := ask(ctx, f, func(ctx context.Context, s *server) (int64, error) {
+				v, err := s.client.Do(ctx, t.callWith(revokeScript, beside, cmp.Or(t.members[s.i], member), 0, id, reason))
 				if err == nil && (len(v) != 2 || v[0] < 0 || v[0] > 2) {
 					err = call.Malformed("revoke", v)
 				}
 				if err != nil {
-					answers <- answer{err: err}
-					return
+					return 0, err
 				}
-				answers <- answer{state: v[0]}
-			}
-			s.start(context.Background(), c)
-		}
-		f.active.Go(func() {
-			done, revoked := 0, [3]bool{}
-			var why error
-			for range f.servers {
-				a := <-answers
-				if a.err != nil {
-					why = worse(why, a.err)
-					continue
-				}
-				done++
-				revoked[a.state] = true
-				if done >= f.need && (revoked[1] || revoked[2]) {
-					break
-				}
-			}
-			if done < f.need {
-				end(nil, nil, &noMajority{have: done, need: f.need, cause: why})
+				return v[0], nil
+			})
+			if err != nil {
+				end(nil, nil, err)
 				return
+			}
+			revoked := [3]bool{}
+			for _, state := range states {
+				revoked[state] = true
 			}
 			state := 1 + slices.Index(revoked[1:], true) // 0 if no server found it
 			end([]int64{int64(state), 0, 0}, nil, nil)
