@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -41,37 +42,22 @@ func BenchmarkServerTime(b *testing.B) {
 			})
 		}
 	}
-	all := []harness.Runner{
-		{Name: "noop", Pair: func() error {
-			for range 2 {
-				if err := noop.Pair(ctx, 0); err != nil {
-					return err
-				}
-			}
-			return nil
-		}},
+	var all []harness.Measured
+	for _, r := range []harness.Runner{
+		{Name: "noop", Pair: func() error { return errors.Join(noop.Pair(ctx, 0), noop.Pair(ctx, 0)) }},
 		{Name: "calls", Pair: callsInPipelines(b, rdb, n)},
 		{Name: "mutex", Pair: pairs(keys.Mutex)},
 		{Name: "semaphore", Pair: pairs(keys.Semaphore)},
+	} {
+		redistest.Require(b, r.Pair(), nil, "%s: %v", r.Name) // scripts loaded
+		all = append(all, harness.Measured{Name: r.Name, Once: func() time.Duration {
+			before, _ := harness.ServerMicros(b, stats, "evalsha")
+			redistest.Require(b, r.Pair(), nil, "%s: %v", r.Name)
+			after, _ := harness.ServerMicros(b, stats, "evalsha")
+			return time.Duration(after-before) * time.Microsecond / n
+		}})
 	}
-	spent := make([][]time.Duration, len(all))
-	turn := func(i int) time.Duration {
-		micros := scriptTime(b, stats)
-		redistest.Require(b, all[i].Pair(), nil, "%s: %v", all[i].Name)
-		return scriptTime(b, stats) - micros
-	}
-	for i := range all { // scripts loaded
-		turn(i)
-	}
-	for b.Loop() {
-		for i := range all {
-			spent[i] = append(spent[i], turn(i)/n)
-		}
-	}
-	b.ReportMetric(0, "ns/op")
-	for i, r := range all {
-		b.ReportMetric(harness.Micros(harness.Percentile(spent[i], 50)), r.Name+"-server-µs")
-	}
+	harness.Medians(b, "-server-µs", all...)
 }
 
 // callsInPipelines is a pipeline of n locks' calls, and one of as many unlocks'.
@@ -92,10 +78,4 @@ func callsInPipelines(b *testing.B, rdb *redis.Client, n int) func() error {
 		}
 		return nil
 	}
-}
-
-func scriptTime(b *testing.B, stats *redis.Client) time.Duration {
-	b.Helper()
-	micros, _ := harness.ServerMicros(b, stats, "evalsha")
-	return time.Duration(micros) * time.Microsecond
 }

@@ -1,6 +1,8 @@
 package peers
 
 import (
+	"errors"
+	"testing"
 	"time"
 
 	"github.com/dtm-labs/rockscache"
@@ -9,6 +11,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/leasehold-go/leasehold/bench/internal/harness"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // openGoRedisCache is go-redis/cache's Once, without its local cache, which nothing invalidates, and with msgpack
@@ -71,3 +74,47 @@ var caches = map[string]harness.Cache{
 }
 
 func init() { harness.RegisterCallers(caches) }
+
+// A cached value, beside a bare GET and decode of the same. All use one client.
+func BenchmarkHit(b *testing.B) {
+	harness.Hits(b, func(b *testing.B, rdb *redis.Client, v harness.User) []harness.Runner {
+		return []harness.Runner{
+			{Name: "hit", Pair: hit(b, rdb, v, "leasehold")},
+			{Name: "gorediscache", Pair: hit(b, rdb, v, "gorediscache")},
+			{Name: "rockscache", Pair: hit(b, rdb, v, "rockscache")},
+		}
+	})
+}
+
+// hit asks for v, which is cached when hit returns.
+func hit(b *testing.B, rdb *redis.Client, v harness.User, who string) func() error {
+	b.Helper()
+	get, stop, err := caches[who](rdb, 0)
+	redistest.WantErr(b, err)
+	b.Cleanup(stop)
+	key := who + "-hit"
+	redistest.Must(get(key, func() (harness.User, error) { return v, nil }))(b)
+	missed := func() (harness.User, error) { return harness.User{}, errors.New("a miss") }
+	return func() error {
+		u, err := get(key, missed)
+		if err == nil && len(u.Notes) != len(v.Notes) {
+			return errors.New("another value")
+		}
+		return err
+	}
+}
+
+// See bench.BenchmarkStampede. An op is a cold key for each library.
+func BenchmarkStampede(b *testing.B) {
+	harness.NewFleet(b, harness.Start(b), 8, 200, 100*time.Millisecond, 0).
+		Compare("leasehold", "gorediscache", "rockscache", "rockscache-10ms", "ping")
+}
+
+// The same with a load of three times the lease: 4 processes of 20 callers each, a lease of 1 s, which is the
+// shortest that rockscache takes, and a load of 3 s. go-redis/cache has no lease, and loads once in each process.
+// What is reported is as with BenchmarkStampede.
+func BenchmarkLongLoad(b *testing.B) {
+	const lease = time.Second
+	harness.NewFleet(b, harness.Start(b), 4, 20, 3*lease, lease).
+		Compare("leasehold", "gorediscache", "rockscache")
+}

@@ -6,6 +6,10 @@
 //	go test -run '^$' -bench 'Many|Contended|Stampede' -benchtime 20x -count 5 .
 //	go test -run '^$' -bench 'Idle|LongLoad' -benchtime 1x -count 5 .
 //
+// TestRecipes runs what has broken locks against other libraries and against leasehold, and prints what happened:
+//
+//	go test -count=1 -v -run TestRecipes .
+//
 // Each library is used as its documentation recommends; locks_test.go and
 // caches_test.go say with which options. It is a module of its own, so that
 // nobody who uses leasehold depends on its peers. It needs a real server: see

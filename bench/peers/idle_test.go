@@ -31,7 +31,7 @@ func BenchmarkIdleWaiters(b *testing.B) {
 		"redsync":     {"evalsha", "eval", "set"},
 		"rueidislock": {"evalsha", "eval", "ping"},
 	}
-	all := libraries(100 * time.Millisecond)
+	all := competitors(100 * time.Millisecond)
 	turns := make([][]turn, len(all)) // of each library, by client; the last one's holds
 	stats := make([]*redis.Client, len(all))
 	for i, l := range all {

@@ -19,89 +19,89 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// turn waits for the lock of key, runs hold with it, unless that is nil, and gives it back. ctx bounds the wait
-// alone: what was taken is given back also when ctx has ended.
-type turn func(ctx context.Context, key string, hold func()) error
-
-// opener makes what takes locks of srv. rdb is the client to use, of a library that uses go-redis.
-type opener func(b testing.TB, srv *harness.Server, rdb *redis.Client) turn
-
-// forNothing holds a lock for no time.
-func forNothing() {}
-
-// A library is what takes locks, by the name of its metrics.
-type library struct {
-	name string
-	open opener
+// locker is a library's locks, with one client.
+type locker struct {
+	lock take // waits for the lock
+	try  take // takes it if it is free
 }
 
-// libraries are all of them; redislock tries that often.
-func libraries(backoff time.Duration) []library {
-	return []library{
-		{"mutex", openMutex}, {"redislock", openRedislock(backoff)}, {"redsync", openRedsync}, {"rueidislock", openRueidislock},
+type take func(ctx context.Context, key string) (held, error)
+
+type held struct {
+	unlock func() error
+	// extend sets the time that is left. It says whether the lock is held.
+	extend func(ttl time.Duration) (bool, error)
+}
+
+// openRedislock is redislock with a linear backoff, which is what its documentation's example has. It neither
+// renews nor counts tokens. It takes any client.
+func openRedislock(rdb redislock.RedisClient, ttl, backoff time.Duration) locker {
+	c := redislock.New(rdb)
+	obtain := func(o *redislock.Options) take {
+		return func(ctx context.Context, key string) (held, error) {
+			l, err := c.Obtain(ctx, key, ttl, o)
+			return held{
+				func() error { return l.Release(context.Background()) },
+				func(ttl time.Duration) (bool, error) {
+					err := l.Refresh(context.Background(), ttl, nil)
+					return err == nil, err
+				},
+			}, err
+		}
 	}
+	// The strategy keeps no state: it may be shared.
+	return locker{obtain(&redislock.Options{RetryStrategy: redislock.LinearBackoff(backoff)}), obtain(nil)}
 }
 
-// openMutex is leasehold's lock with the defaults: a TTL of 30 s, renewed, a
-// fencing token, turns in the order of arrival.
-func openMutex(b testing.TB, _ *harness.Server, rdb *redis.Client) turn {
-	b.Helper()
-	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "bench"}))(b)
-	b.Cleanup(func() {
+// openRedsync is redsync on one server: a try each 50 to 250 ms. A Mutex is made for each turn, for it holds the
+// state of one lock.
+func openRedsync(rdb *redis.Client, options ...redsync.Option) locker {
+	rs := redsync.New(goredis.NewPool(rdb))
+	with := func(lock func(*redsync.Mutex, context.Context) error) take {
+		return func(ctx context.Context, key string) (held, error) {
+			m := rs.NewMutex(key, options...)
+			return held{
+				func() error { return unlocked(m.Unlock()) },
+				func(time.Duration) (bool, error) { return m.Extend() }, // to the expiry that it was made with
+			}, lock(m, ctx)
+		}
+	}
+	return locker{with((*redsync.Mutex).LockContext), with((*redsync.Mutex).TryLockContext)}
+}
+
+func unlocked(ok bool, err error) error {
+	if err == nil && !ok {
+		return errors.New("not unlocked")
+	}
+	return err
+}
+
+// openMutex is leasehold's lock: renewed, with a fencing token, turns in the order of arrival.
+func openMutex(tb testing.TB, rdb *redis.Client, ttl time.Duration) locker {
+	tb.Helper()
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "peers", TTL: ttl}))(tb)
+	closes(tb, m)
+	with := func(lock func(context.Context, string) (*mutex.Lock, error)) take {
+		return func(ctx context.Context, key string) (held, error) {
+			l, err := lock(ctx, key)
+			return held{
+				func() error { return l.Unlock() },
+				func(ttl time.Duration) (bool, error) {
+					err := l.Extend(context.Background(), ttl)
+					return err == nil, err
+				},
+			}, err
+		}
+	}
+	return locker{with(m.Lock), with(m.TryLock)}
+}
+
+func closes(tb testing.TB, m *mutex.Mutex) {
+	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		_ = m.Close(ctx)
 	})
-	return func(ctx context.Context, key string, hold func()) error {
-		l, err := m.Lock(ctx, key)
-		if err != nil {
-			return err
-		}
-		hold()
-		return l.Unlock()
-	}
-}
-
-// openRedislock is redislock with a TTL of 30 s and a linear backoff, which is
-// what its documentation's example has. It neither renews nor counts tokens.
-func openRedislock(backoff time.Duration) opener {
-	return func(_ testing.TB, _ *harness.Server, rdb *redis.Client) turn {
-		return redislockOn(rdb, backoff)
-	}
-}
-
-// redislockOn takes any client, for redislock takes any.
-func redislockOn(rdb redislock.RedisClient, backoff time.Duration) turn {
-	c := redislock.New(rdb)
-	options := &redislock.Options{RetryStrategy: redislock.LinearBackoff(backoff)} // keeps no state: may be shared
-	return func(ctx context.Context, key string, hold func()) error {
-		l, err := c.Obtain(ctx, key, 30*time.Second, options)
-		if err != nil {
-			return err
-		}
-		hold()
-		return l.Release(context.Background())
-	}
-}
-
-// openRedsync is redsync on one server with its defaults: 8 s, and a try each 50 to 250 ms; but as many tries as
-// ctx allows instead of 32, since all others wait for as long as ctx allows, too. A Mutex is made for each turn,
-// for it holds the state of one lock.
-func openRedsync(_ testing.TB, _ *harness.Server, rdb *redis.Client) turn {
-	rs := redsync.New(goredis.NewPool(rdb))
-	patient := redsync.WithTries(math.MaxInt)
-	return func(ctx context.Context, key string, hold func()) error {
-		m := rs.NewMutex(key, patient)
-		if err := m.LockContext(ctx); err != nil {
-			return err
-		}
-		hold()
-		ok, err := m.Unlock()
-		if err == nil && !ok {
-			return errors.New("redsync: not unlocked")
-		}
-		return err
-	}
 }
 
 // openRueidislock is rueidislock as its documentation has it for one server of
@@ -110,24 +110,55 @@ func openRedsync(_ testing.TB, _ *harness.Server, rdb *redis.Client) turn {
 //
 // TryNextAfter is for going on to the next of several keys, of which there is one: so it is no reason to give up,
 // which the default of 20 ms is on a busy machine, after which WithContext waits for a message that nobody sends.
-func openRueidislock(b testing.TB, srv *harness.Server, _ *redis.Client) turn {
-	b.Helper()
-	o := redistest.Must(rueidis.ParseURL(srv.URL()))(b)
-	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
-		ClientOption:   o,
+func openRueidislock(tb testing.TB, srv *harness.Server) locker {
+	tb.Helper()
+	all := redistest.Must(rueidislock.NewLocker(rueidislock.LockerOption{
+		ClientOption:   redistest.Must(rueidis.ParseURL(srv.URL()))(tb),
 		KeyMajority:    1,
 		NoLoopTracking: true,
 		TryNextAfter:   5 * time.Second,
-	})
-	redistest.WantErr(b, err)
-	b.Cleanup(locker.Close)
-	return func(ctx context.Context, key string, hold func()) error {
-		_, unlock, err := locker.WithContext(ctx, key)
-		if err != nil {
-			return err
-		}
-		hold()
-		unlock()
-		return nil
+	}))(tb)
+	tb.Cleanup(all.Close)
+	return locker{lock: func(ctx context.Context, key string) (held, error) {
+		_, unlock, err := all.WithContext(ctx, key)
+		return held{unlock: func() error { unlock(); return nil }}, err
+	}}
+}
+
+// turn waits for the lock of key, runs hold with it, and gives it back. ctx bounds the wait alone: what was taken
+// is given back also when ctx has ended.
+type turn func(ctx context.Context, key string, hold func()) error
+
+// forNothing holds a lock for no time.
+func forNothing() {}
+
+func (l locker) turn(ctx context.Context, key string, hold func()) error {
+	h, err := l.lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	hold()
+	return h.unlock()
+}
+
+// A competitor is what takes turns, by the name of its metrics. rdb is the client to use, of a library that uses go-redis.
+type competitor struct {
+	name string
+	open func(tb testing.TB, srv *harness.Server, rdb *redis.Client) turn
+}
+
+// competitors are all libraries, with a TTL of 30 s, but redsync with its default of 8 s. redislock tries as
+// often as backoff says; redsync has as many tries as ctx allows instead of 32, since all others wait for as long
+// as ctx allows, too.
+func competitors(backoff time.Duration) []competitor {
+	return []competitor{
+		{"mutex", func(tb testing.TB, _ *harness.Server, rdb *redis.Client) turn { return openMutex(tb, rdb, 0).turn }},
+		{"redislock", func(_ testing.TB, _ *harness.Server, rdb *redis.Client) turn {
+			return openRedislock(rdb, 30*time.Second, backoff).turn
+		}},
+		{"redsync", func(_ testing.TB, _ *harness.Server, rdb *redis.Client) turn {
+			return openRedsync(rdb, redsync.WithTries(math.MaxInt)).turn
+		}},
+		{"rueidislock", func(tb testing.TB, srv *harness.Server, _ *redis.Client) turn { return openRueidislock(tb, srv).turn }},
 	}
 }

@@ -29,32 +29,21 @@ func BenchmarkNetworkContended(b *testing.B) {
 func BenchmarkNetworkHandover(b *testing.B) {
 	far := harness.Start(b).Behind(b)
 	ctx := context.Background()
-	type runner struct {
-		name  string
-		hand  func() time.Duration
-		times []time.Duration
-	}
-	all := []*runner{{name: "floor", hand: publishTo(b, far)}}
-	for _, l := range libraries(10 * time.Millisecond) {
+	all := []harness.Measured{{Name: "floor", Once: publishTo(b, far)}}
+	for _, l := range competitors(10 * time.Millisecond) {
 		key := l.name + "-handover"
 		two := [2]turn{l.open(b, far, far.Client()), l.open(b, far, far.Client())}
 		n := 0
-		all = append(all, &runner{name: l.name, hand: func() time.Duration {
+		all = append(all, harness.Measured{Name: l.name, Once: func() time.Duration {
 			n++
 			return handOver(b, two[n%2], two[1-n%2], ctx, key, time.Duration(n%20)*time.Millisecond)
 		}})
 	}
-	for _, r := range all {
-		r.hand() // scripts loaded, subscriptions made
+	for _, m := range all {
+		m.Once() // scripts loaded, subscriptions made
 	}
-	for b.Loop() {
-		for _, r := range all {
-			r.times = append(r.times, r.hand())
-		}
-	}
-	b.ReportMetric(0, "ns/op")
-	for _, r := range all {
-		harness.Report(b, r.name, r.times)
+	for i, times := range harness.Turns(b, all...) {
+		harness.Report(b, all[i].Name, times)
 	}
 }
 

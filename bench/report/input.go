@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -20,52 +19,25 @@ func (b Bench) String() string { return b.Module + ": Benchmark" + b.Name }
 // Input is all that was read. What is on one line of output was measured in turns, so
 // the metrics of a line may be compared.
 type Input struct {
-	Lines    map[Bench][]map[string]float64 // the metrics of each repetition
-	Warnings []string                       // what looked like a benchmark's line and is none
+	Lines map[Bench][]map[string]float64 // the metrics of each repetition
 
 	config map[string][]string // "cpu", "server", …: the different values
 }
 
-// ReadFiles reads the saved outputs of go test -bench.
+// ReadFiles reads the saved outputs of go test -bench. Units stay as they were printed. A line that is cut off
+// is an error; so is, by its row, what a run that ended early did not print.
 func ReadFiles(names []string) (*Input, error) {
-	in := new(Input)
-	for _, name := range names {
-		text, err := os.ReadFile(name)
-		if err == nil {
-			err = in.Read(name, string(text))
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return in, nil
-}
-
-// Read adds an output. Units stay as they were printed. A run that failed is refused as
-// a whole: what it printed until then may be half of it.
-func (in *Input) Read(name, text string) error {
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		for _, sign := range []string{"FAIL", "--- FAIL", "panic:", "fatal error:"} {
-			// What a benchmark was called stands before what became of it.
-			if strings.HasPrefix(line, sign) || strings.HasPrefix(line, "Benchmark") && strings.Contains(line, "--- FAIL") {
-				return fmt.Errorf("%s: the run failed: %s", name, line)
-			}
-		}
-	}
-	if in.Lines == nil {
-		in.Lines, in.config = map[Bench][]map[string]float64{}, map[string][]string{}
-	}
-	lines := benchfmt.NewReader(strings.NewReader(text), name)
+	in := &Input{Lines: map[Bench][]map[string]float64{}, config: map[string][]string{}}
+	lines := benchfmt.Files{Paths: names}
 	for lines.Scan() {
 		switch rec := lines.Result().(type) {
 		case *benchfmt.Result:
 			in.add(rec)
 		case *benchfmt.SyntaxError:
-			in.Warnings = append(in.Warnings, rec.Error())
+			return nil, rec
 		}
 	}
-	return lines.Err()
+	return in, lines.Err()
 }
 
 func (in *Input) add(rec *benchfmt.Result) {

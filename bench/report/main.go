@@ -45,9 +45,6 @@ func run(files []string, write, lead string, check bool, list string) error {
 	if err != nil {
 		return err
 	}
-	for _, w := range in.Warnings {
-		fmt.Fprintln(os.Stderr, "report:", w)
-	}
 	page := Page{in, Figures(in, rows)}
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	for _, f := range page.figures {

@@ -135,15 +135,9 @@ func (p Page) Median(name string) (string, error) {
 	return number(median(f.Values), f.Row.Unit), nil
 }
 
-// Figure is the figure of a formula that is no row.
-func (p Page) Figure(bench, formula, unit string) (Figure, error) {
-	f, err := parseFormula(bench, formula)
-	return Figures(p.in, []Row{{Formula: f, Unit: unit}})[0], err
-}
-
-// About is the median of a metric with two digits: more would pretend.
-func (p Page) About(bench, metric, unit string) (string, error) {
-	f, err := p.Figure(bench, metric, unit)
+// About is the median of a row's figure with two digits: more would pretend.
+func (p Page) About(name string) (string, error) {
+	f, err := p.Row(name)
 	if err != nil || f.Err != nil {
 		return "–", err
 	}
@@ -151,18 +145,5 @@ func (p Page) About(bench, metric, unit string) (string, error) {
 	for v/scale >= 100 {
 		scale *= 10
 	}
-	return number(float64(int(v/scale+0.5))*scale, unit), nil
-}
-
-// Growth is the cells of a size beside the smallest one, and the memory at that size.
-func (p Page) Growth(bench string) (string, error) {
-	var cells []string
-	for _, c := range [][2]string{{"pair-µs / base-pair-µs", ""}, {"server-µs / base-server-µs", ""}, {"server-B", "B"}, {"Go-B", "B"}} {
-		f, err := p.Figure(bench, c[0], c[1])
-		if err != nil {
-			return "", err
-		}
-		cells = append(cells, f.String())
-	}
-	return strings.Join(cells, " | "), nil
+	return number(float64(int(v/scale+0.5))*scale, f.Row.Unit), nil
 }

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,7 +17,8 @@ import (
 type Contenders struct {
 	Name    string
 	Turn    func(ctx context.Context, goroutine int, hold func()) error
-	Clients int // the crowd is spread over so many, as Spread does it; 0: that is not told
+	Clients int           // the crowd is spread over so many, as Spread does it; 0: that is not told
+	Hold    time.Duration // of each; 0 = Hold
 }
 
 // Hold is how long each holds it: what time.Sleep makes of that. Go rounds sleeps
@@ -58,7 +60,8 @@ func floor(name string, between func() error) Contenders {
 // Contend lets each crowd of n goroutines contend, in turn and alone, for a tenth of a second for each op, and
 // reports of each: turns a second, the fewest turns of a goroutine to the most, percentiles of the time from the
 // call to the end of the turn, the longest of these to the mean, script calls a turn while the whole crowd
-// contends, how long it was held, and what was between two holds ("-handover-µs"), both on the average.
+// contends, how long it was held, what was between two holds ("-handover-µs"), both on the average, and by how
+// many at a time ("-held").
 func Contend(b *testing.B, stats *redis.Client, n int, all ...Contenders) {
 	b.Helper()
 	ContendFor(b, time.Duration(b.N)*100*time.Millisecond, stats, n, all...)
@@ -82,6 +85,7 @@ func ContendFor(b *testing.B, span time.Duration, stats *redis.Client, n int, al
 		b.ReportMetric(calls, c.Name+"-calls/turn")
 		held := mean(holds)
 		b.ReportMetric(Micros(held)/1000, c.Name+"-hold-ms")
+		b.ReportMetric(held.Seconds()*float64(total)/span.Seconds(), c.Name+"-held")
 		b.ReportMetric(Micros(span/time.Duration(max(1, total))-held), c.Name+"-handover-µs")
 		for _, p := range []int{0, 10, 25, 50, 75, 90, 99, 100} {
 			b.ReportMetric(Micros(Percentile(turns, float64(p)))/1000, fmt.Sprintf("%s-p%d-ms", c.Name, p))
@@ -115,7 +119,7 @@ func contend(c Contenders, n int, span time.Duration, scripts func() float64) (c
 		all.Go(func() {
 			hold := func() {
 				began := time.Now()
-				time.Sleep(Hold)
+				time.Sleep(cmp.Or(c.Hold, Hold))
 				held[i] = append(held[i], time.Since(began))
 			}
 			for ctx.Err() == nil {
@@ -138,30 +142,6 @@ func contend(c Contenders, n int, span time.Duration, scripts func() float64) (c
 	took = time.Since(start)
 	all.Wait()
 	return counts, slices.Concat(each...), slices.Concat(held...), calls, took
-}
-
-// UseOfCap is how many of n goroutines hold at a time, on the average, where each holds
-// for so long. An op is a tenth of a second.
-func UseOfCap(b *testing.B, n int, hold time.Duration, turn func(context.Context, int, func()) error) float64 {
-	b.Helper()
-	span := time.Duration(b.N) * 100 * time.Millisecond
-	ctx, cancel := context.WithTimeout(context.Background(), span)
-	defer cancel()
-	var held atomic.Int64
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() {
-			for ctx.Err() == nil {
-				_ = turn(ctx, i, func() {
-					began := time.Now()
-					time.Sleep(hold)
-					held.Add(int64(time.Since(began)))
-				})
-			}
-		})
-	}
-	all.Wait()
-	return float64(held.Load()) / float64(span)
 }
 
 func Scripts(b testing.TB, stats *redis.Client) float64 {

@@ -5,6 +5,7 @@ package harness
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -81,17 +82,36 @@ func Pool(n int) func(*redis.Options) {
 var Noop = redis.NewScript("return 1")
 
 // NoopPair is two bare calls of a script that does nothing: the floor of taking and giving back.
-func NoopPair(b testing.TB, rdb redis.Scripter) func(context.Context) error {
+func NoopPair(b testing.TB, rdb redis.UniversalClient) func(context.Context) error {
 	b.Helper()
-	redistest.WantErr(b, Noop.Load(context.Background(), rdb).Err())
-	keys := []string{"noop"}
-	return func(ctx context.Context) error {
-		for range 2 {
-			if err := rdb.EvalSha(ctx, Noop.Hash(), keys).Err(); err != nil {
-				return err
-			}
+	noop := Noops(b, rdb, 1)
+	return func(ctx context.Context) error { return errors.Join(noop.Pair(ctx, 0), noop.Pair(ctx, 0)) }
+}
+
+// Measured is one competitor: Once measures it.
+type Measured struct {
+	Name string
+	Once func() time.Duration
+}
+
+// Turns lets the competitors take turns, b.N times, and returns what was measured of each.
+func Turns(b *testing.B, all ...Measured) [][]time.Duration {
+	b.Helper()
+	times := make([][]time.Duration, len(all))
+	for b.Loop() {
+		for i, m := range all {
+			times[i] = append(times[i], m.Once())
 		}
-		return nil
+	}
+	b.ReportMetric(0, "ns/op") // of the whole round: means nothing
+	return times
+}
+
+// Medians is Turns, and reports the median of each as "<name><unit>".
+func Medians(b *testing.B, unit string, all ...Measured) {
+	b.Helper()
+	for i, times := range Turns(b, all...) {
+		b.ReportMetric(Micros(Percentile(times, 50)), all[i].Name+unit)
 	}
 }
 
@@ -106,23 +126,18 @@ type Runner struct {
 func Interleave(b *testing.B, all ...Runner) {
 	b.Helper()
 	const chunk = 10
-	for _, r := range all { // scripts loaded, connections dialled
-		redistest.Require(b, r.Pair(), nil, "%s: %v", r.Name)
-	}
-	times := make([][]time.Duration, len(all))
-	for b.Loop() {
-		for i, r := range all {
+	var measured []Measured
+	for _, r := range all {
+		redistest.Require(b, r.Pair(), nil, "%s: %v", r.Name) // scripts loaded, connections dialled
+		measured = append(measured, Measured{r.Name, func() time.Duration {
 			began := time.Now()
 			for range chunk {
 				redistest.Require(b, r.Pair(), nil, "%s: %v", r.Name)
 			}
-			times[i] = append(times[i], time.Since(began)/chunk)
-		}
+			return time.Since(began) / chunk
+		}})
 	}
-	b.ReportMetric(0, "ns/op") // of the whole round: means nothing
-	for i, r := range all {
-		b.ReportMetric(Micros(Percentile(times[i], 50)), r.Name+"-µs")
-	}
+	Medians(b, "-µs", measured...)
 }
 
 // Crowd is one competitor of many goroutines: Pair is called by n of them.
@@ -135,27 +150,18 @@ type Crowd struct {
 // that a pair takes the crowd (span divided by the pairs of all goroutines) as "<name>-µs".
 func InterleaveCrowds(b *testing.B, n int, span time.Duration, all ...Crowd) {
 	b.Helper()
-	times := make([][]time.Duration, len(all))
+	var measured []Measured
 	for _, c := range all {
 		Run(b, c, n, span/4)
-	}
-	for b.Loop() {
-		for i, c := range all {
-			settle()
+		measured = append(measured, Measured{c.Name, func() time.Duration {
+			// Nobody pays for what the one before left: garbage, and goroutines that are about to end.
+			runtime.GC()
+			time.Sleep(5 * time.Millisecond)
 			pairs, took := Run(b, c, n, span)
-			times[i] = append(times[i], took/time.Duration(max(1, pairs)))
-		}
+			return took / time.Duration(max(1, pairs))
+		}})
 	}
-	b.ReportMetric(0, "ns/op")
-	for i, c := range all {
-		b.ReportMetric(Micros(Percentile(times[i], 50)), c.Name+"-µs")
-	}
-}
-
-// settle lets nobody pay for what the one before left: garbage, and goroutines that are about to end.
-func settle() {
-	runtime.GC()
-	time.Sleep(5 * time.Millisecond)
+	Medians(b, "-µs", measured...)
 }
 
 // Run lets n goroutines call c's Pair for span, and says how often that was and

@@ -9,14 +9,48 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 func TestMain(m *testing.M) {
 	redistest.UseServers()
 	redistest.Main(m)
+}
+
+type library struct {
+	name string
+	as   string // how it is used: what its documentation offers
+	open func(t *testing.T, rdb *redis.Client, ttl time.Duration) locker
+}
+
+var libraries = []library{
+	{"redislock 0.9.4", "`LinearBackoff(100ms)`, bounded by ctx", func(_ *testing.T, rdb *redis.Client, ttl time.Duration) locker {
+		return openRedislock(rdb, ttl, 100*time.Millisecond)
+	}},
+	{"redsync 4.18.1", "`WithExpiry(ttl)`, 32 tries 50 to 250 ms apart (its default)", func(_ *testing.T, rdb *redis.Client, ttl time.Duration) locker {
+		return openRedsync(rdb, redsync.WithExpiry(ttl))
+	}},
+	{"leasehold mutex", "`Config{TTL: ttl}`", func(t *testing.T, rdb *redis.Client, ttl time.Duration) locker {
+		return openMutex(t, rdb, ttl)
+	}},
+}
+
+// redsyncNX is redsync with an option that its documentation offers for servers
+// that restart often. It matters to Extend only.
+var redsyncNX = library{"redsync 4.18.1, `WithSetNXOnExtend`", "as above, with that option", func(_ *testing.T, rdb *redis.Client, ttl time.Duration) locker {
+	return openRedsync(rdb, redsync.WithExpiry(ttl), redsync.WithSetNXOnExtend())
+}}
+
+// busy: the lock is somebody else's, as each of them says that.
+func busy(err error) bool {
+	var taken *redsync.ErrTaken
+	return errors.Is(err, redislock.ErrNotObtained) || errors.As(err, &taken) || errors.Is(err, redsync.ErrFailed) ||
+		errors.Is(err, leasehold.ErrBusy)
 }
 
 type report struct{ rows []string }
