@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,26 +21,19 @@ import (
 // do, and say nothing that is not needed: without any one command something fails.
 func TestDocumentedACL(t *testing.T) {
 	redistest.NeedServers(t)
-	listed := redistest.Must(redistest.DocumentedACL())(t)
-	var rules []any
-	for _, rule := range listed {
-		rules = append(rules, rule)
-	}
+	rules := redistest.Must(redistest.DocumentedACL())(t)
 	// The tests use Replicas, too, which take more than the list.
 	security := redistest.Must(os.ReadFile("docs/security.md"))(t)
 	const replicas = "+wait +pexpire"
 	redistest.Check(t, strings.Contains(string(security), "`"+replicas+"`"),
 		"docs/security.md does not name %s for Replicas", replicas)
-	for _, rule := range strings.Fields(replicas) {
-		rules = append(rules, rule)
-	}
+	rules = append(rules, strings.Fields(replicas)...)
 	for _, v := range redistest.Installed() {
 		t.Run(v.String(), func(t *testing.T) {
 			srv := redistest.StartReplicated(t, v, 1).Primary
 			admin := srv.Client()
-			as := func(name string, rules []any) *redis.Client {
-				args := append([]any{"acl", "setuser", name, "reset", "on", ">secret"}, rules...)
-				redistest.WantErr(t, admin.Do(t.Context(), args...).Err())
+			as := func(name string, rules []string) *redis.Client {
+				redistest.WantErr(t, setUser(t, admin, name, rules))
 				return srv.Client(func(o *redis.Options) { o.Username, o.Password = name, "secret" })
 			}
 			redistest.WantErr(t, useAll(t, 30*time.Second, admin, as("app", rules), as("app2", rules)))
@@ -49,27 +41,32 @@ func TestDocumentedACL(t *testing.T) {
 				return
 			}
 			for i, rule := range rules {
-				switch rule {
-				case "+subscribe", "+unsubscribe", "+ping":
-					continue // nothing depends on messages: all is slower without
-				case "+zremrangebyrank":
-					continue // only where a holder died
-				case "+zunionstore", "+pexpiretime":
-					continue // only where a part of a family with a total was lost
-				case "+pexpire":
-					continue // only where memory has run out
-				case "+hmget":
-					continue // only once the mark that a setting leaves for 5 s is gone
-				}
-				if !strings.HasPrefix(rule.(string), "+") {
+				if neededAtTimes[rule] != "" || !strings.HasPrefix(rule, "+") {
 					continue
 				}
-				without := append(append([]any{}, rules[:i]...), rules[i+1:]...)
+				without := slices.Delete(slices.Clone(rules), i, i+1)
 				redistest.WantErr(t, admin.FlushAll(t.Context()).Err())
 				redistest.Check(t, useAll(t, 5*time.Second, admin, as("less", without), as("less2", without)) != nil, "nothing fails without %s", rule)
 			}
 		})
 	}
+}
+
+// neededAtTimes are the commands without which useAll does not fail, and when they are needed.
+var neededAtTimes = map[string]string{
+	"+subscribe": "to be quick: nothing depends on messages", "+unsubscribe": "the same", "+ping": "the same",
+	"+zremrangebyrank": "where a holder died",
+	"+zunionstore":     "where a part of a family with a total was lost", "+pexpiretime": "the same",
+	"+pexpire": "where memory has run out",
+	"+hmget":   "once the mark that a setting leaves for 5 s is gone",
+}
+
+func setUser(t *testing.T, rdb *redis.Client, name string, rules []string) error {
+	args := []any{"acl", "setuser", name, "reset", "on", ">secret"}
+	for _, rule := range rules {
+		args = append(args, rule)
+	}
+	return rdb.Do(t.Context(), args...).Err()
 }
 
 // In a Cluster the further rules are enough together with the first ones, and
@@ -79,14 +76,10 @@ func TestDocumentedACLInACluster(t *testing.T) {
 	more := redistest.Must(redistest.DocumentedClusterACL())(t)
 	c := redistest.StartPatientCluster(t, redistest.Newest(t))
 	as := func(name, without string) redis.UniversalClient {
-		args := []any{"acl", "setuser", name, "reset", "on", ">secret"}
-		for _, rule := range slices.Concat(single, more, strings.Fields("+wait +pexpire")) { // it uses Replicas
-			if rule != without {
-				args = append(args, rule)
-			}
-		}
+		all := slices.Concat(single, more, strings.Fields("+wait +pexpire")) // it uses Replicas
+		all = slices.DeleteFunc(all, func(rule string) bool { return rule == without })
 		for _, node := range c.Nodes {
-			redistest.WantErr(t, node.Client().Do(t.Context(), args...).Err())
+			redistest.WantErr(t, setUser(t, node.Client(), name, all))
 		}
 		return c.Client(func(o *redis.ClusterOptions) { o.Username, o.Password = name, "secret" })
 	}
@@ -97,51 +90,51 @@ func TestDocumentedACLInACluster(t *testing.T) {
 	}
 }
 
-// useAll makes each of the packages call each of its scripts. It waits until what it
+// refusal is what must panics with.
+type refusal struct{ error }
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(refusal{err})
+	}
+	return v
+}
+
+func mustOK(err error) { must(0, err) }
+
+// useAll makes each of the packages call each of its scripts, and returns the first error. It waits until what it
 // needs has happened, which admin may look up.
-func useAll(t *testing.T, within time.Duration, admin, one, two redis.UniversalClient) error {
+func useAll(t *testing.T, within time.Duration, admin, one, two redis.UniversalClient) (err error) {
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
-	permits := func(ctx context.Context, one, two redis.UniversalClient) error {
-		return useSemaphore(ctx, admin, one, two, semaphore.Config{Name: "acl", Limit: 2, TTL: 1500 * time.Millisecond}, "{acl:k}")
-	}
-	totals := func(ctx context.Context, one, two redis.UniversalClient) error {
-		return useSemaphore(ctx, admin, one, two, semaphore.Config{Name: "total", Limit: 2, Total: 2, TTL: 1500 * time.Millisecond}, "{total}")
-	}
-	for _, use := range []func(context.Context, redis.UniversalClient, redis.UniversalClient) error{permits, totals, useMutex, useSingleflight} {
-		if err := use(ctx, one, two); err != nil {
-			return err
+	defer func() {
+		switch failed := recover().(type) {
+		case nil:
+		case refusal:
+			err = failed.error
+		default:
+			panic(failed)
 		}
-	}
+	}()
+	useSemaphore(ctx, admin, one, two, semaphore.Config{Name: "acl", Limit: 2, TTL: 1500 * time.Millisecond}, "{acl:k}")
+	useSemaphore(ctx, admin, one, two, semaphore.Config{Name: "total", Limit: 2, Total: 2, TTL: 1500 * time.Millisecond}, "{total}")
+	useMutex(ctx, one, two)
+	useSingleflight(ctx, one, two)
 	return nil
 }
 
-func useSemaphore(ctx context.Context, admin, one, two redis.UniversalClient, cfg semaphore.Config, tag string) error {
-	a, err := semaphore.New(one, cfg)
-	if err != nil {
-		return err
-	}
+func useSemaphore(ctx context.Context, admin, one, two redis.UniversalClient, cfg semaphore.Config, tag string) {
+	a := must(semaphore.New(one, cfg))
 	defer a.Close(ctx)
-	b, err := semaphore.New(two, cfg)
-	if err != nil {
-		return err
-	}
+	b := must(semaphore.New(two, cfg))
 	defer b.Close(ctx)
 	for _, n := range []int{0, 3} { // the limits stay stored
-		if err := a.SetLimit(ctx, "k", n); err != nil {
-			return err
-		}
-		if cfg.Total == 0 {
-			continue
-		}
-		if err := a.SetTotal(ctx, n); err != nil {
-			return err
+		mustOK(a.SetLimit(ctx, "k", n))
+		if cfg.Total > 0 {
+			mustOK(a.SetTotal(ctx, n))
 		}
 	}
-	l, err := a.AcquireN(ctx, "k", 2)
-	if err != nil {
-		return err
-	}
+	l := must(a.AcquireN(ctx, "k", 2))
 	waited := make(chan error, 1)
 	go func() {
 		l, err := b.AcquireN(ctx, "k", 2)
@@ -151,17 +144,11 @@ func useSemaphore(ctx context.Context, admin, one, two redis.UniversalClient, cf
 		waited <- err
 	}()
 	for queued := int64(0); queued == 0 && len(waited) == 0; time.Sleep(time.Millisecond) {
-		if queued, err = admin.ZCard(ctx, "leasehold:sem:"+tag+":queue").Result(); err != nil {
-			return err
-		}
+		queued = must(admin.ZCard(ctx, "leasehold:sem:"+tag+":queue").Result())
 	}
-	if err := l.Extend(ctx, 1500*time.Millisecond); err != nil {
-		return err
-	}
-	if err := l.Release(); err != nil {
-		return err
-	}
-	return <-waited
+	mustOK(l.Extend(ctx, 1500*time.Millisecond))
+	mustOK(l.Release())
+	mustOK(<-waited)
 }
 
 // renewed waits until a lease was renewed, and returns why that did not happen.
@@ -174,44 +161,25 @@ func renewed(l *semaphore.Lease) error {
 	return nil
 }
 
-func useMutex(ctx context.Context, one, two redis.UniversalClient) error {
-	m, err := mutex.New(one, mutex.Config{Name: "acl", Replicas: 1})
-	if err != nil {
-		return err
-	}
+func useMutex(ctx context.Context, one, two redis.UniversalClient) {
+	m := must(mutex.New(one, mutex.Config{Name: "acl", Replicas: 1}))
 	defer m.Close(ctx)
-	g, err := mutex.NewGuard(one, mutex.GuardConfig{Name: "acl"})
-	if err != nil {
-		return err
-	}
-	err = m.Do(ctx, "k", func(ctx context.Context, token uint64) error { return g.Set(ctx, "k", token, "v", time.Minute) })
-	if err != nil {
-		return err
-	}
-	if g, err = mutex.NewGuard(two, mutex.GuardConfig{Name: "acl"}); err != nil {
-		return err
-	}
-	_, _, err = g.Get(ctx, "k")
-	return err
+	g := must(mutex.NewGuard(one, mutex.GuardConfig{Name: "acl"}))
+	mustOK(m.Do(ctx, "k", func(ctx context.Context, token uint64) error { return g.Set(ctx, "k", token, "v", time.Minute) }))
+	_, _, err := must(mutex.NewGuard(two, mutex.GuardConfig{Name: "acl"})).Get(ctx, "k")
+	mustOK(err)
 }
 
-func useSingleflight(ctx context.Context, one, two redis.UniversalClient) error {
+func useSingleflight(ctx context.Context, one, two redis.UniversalClient) {
 	cfg := singleflight.Config[string]{Name: "acl", TTL: time.Minute, LeaseTTL: 1500 * time.Millisecond, ErrorTTL: time.Second}
-	a, err := singleflight.New(one, cfg)
-	if err != nil {
-		return err
-	}
+	a := must(singleflight.New(one, cfg))
 	defer a.Close(ctx)
-	b, err := singleflight.New(two, cfg)
-	if err != nil {
-		return err
-	}
+	b := must(singleflight.New(two, cfg))
 	defer b.Close(ctx)
-	loading, once := make(chan struct{}), new(sync.Once)
-	loaded := make(chan error, 1)
+	loading, loaded := make(chan struct{}, 8), make(chan error, 1)
 	go func() {
 		_, err := a.Do(ctx, "k", func(ctx context.Context) (string, error) {
-			once.Do(func() { close(loading) })
+			loading <- struct{}{}
 			for { // until the lease was renewed
 				state, err := a.Inspect(ctx, "k")
 				if err != nil {
@@ -228,16 +196,10 @@ func useSingleflight(ctx context.Context, one, two redis.UniversalClient) error 
 	select {
 	case <-loading:
 	case err := <-loaded:
-		return err
+		mustOK(err)
 	}
-	if _, err := b.Do(ctx, "k", func(context.Context) (string, error) { return "", context.Canceled }); err != nil {
-		return err
-	}
-	if err := <-loaded; err != nil {
-		return err
-	}
-	if _, err := a.Inspect(ctx, "k"); err != nil {
-		return err
-	}
-	return b.Invalidate(ctx, "k")
+	must(b.Do(ctx, "k", func(context.Context) (string, error) { return "", context.Canceled }))
+	mustOK(<-loaded)
+	must(a.Inspect(ctx, "k"))
+	mustOK(b.Invalidate(ctx, "k"))
 }

@@ -12,29 +12,23 @@ import (
 )
 
 func TestSentinels(t *testing.T) {
-	for _, err := range []error{leasehold.ErrRevoked, leasehold.ErrMaxHold} {
+	revoked := fmt.Errorf("hold: %w", &leasehold.RevokedError{Reason: "maintenance"})
+	for err, sentinel := range map[error]error{
+		leasehold.ErrRevoked: leasehold.ErrRevoked, leasehold.ErrMaxHold: leasehold.ErrMaxHold, revoked: leasehold.ErrRevoked,
+	} {
 		wrapped := fmt.Errorf("hold: %w", err)
-		redistest.Check(t, errors.Is(wrapped, err) && errors.Is(wrapped, leasehold.ErrLost), "%v must match itself and ErrLost", err)
-		for _, loss := range []error{leasehold.ErrLost} {
-			redistest.Check(t, !errors.Is(loss, err), "%v must not match %v", loss, err)
-		}
+		redistest.WantErr(t, wrapped, sentinel, leasehold.ErrLost)
+		other := map[error]error{leasehold.ErrRevoked: leasehold.ErrMaxHold, leasehold.ErrMaxHold: leasehold.ErrRevoked}[sentinel]
+		redistest.Check(t, !errors.Is(wrapped, other) && !errors.Is(leasehold.ErrLost, sentinel), "%v must match itself and ErrLost alone", err)
 	}
-	redistest.Check(t, !errors.Is(leasehold.ErrRevoked, leasehold.ErrMaxHold), "ErrRevoked must not match ErrMaxHold")
+	var why *leasehold.RevokedError
+	redistest.Check(t, errors.As(revoked, &why) && why.Reason == "maintenance", "%v must have its reason", revoked)
+	redistest.Expect(t, revoked.Error(), "hold: lease revoked: maintenance", "it says %q")
 	err := fmt.Errorf("acquire: %w", &leasehold.BusyError{InUse: 2, Limit: 3, Waiting: 1})
 	var busy *leasehold.BusyError
 	redistest.Check(t, errors.Is(err, leasehold.ErrBusy) && errors.As(err, &busy) && busy.Limit == 3,
 		"%v must be an ErrBusy that tells how busy", err)
-	got, want := err.Error(), "acquire: busy (2 of 3 in use, 1 waiting)"
-	redistest.Check(t, got == want, "got %q; want %q", got, want)
-	revoked := fmt.Errorf("hold: %w", &leasehold.RevokedError{Reason: "maintenance"})
-	var why *leasehold.RevokedError
-	if !errors.Is(revoked, leasehold.ErrRevoked) || !errors.Is(revoked, leasehold.ErrLost) || !errors.As(revoked, &why) || why.Reason != "maintenance" {
-		t.Errorf("%v must be an ErrRevoked and an ErrLost with its reason", revoked)
-	}
-	redistest.Check(t, !errors.Is(revoked, leasehold.ErrMaxHold), "a RevokedError must not match ErrMaxHold")
-	if got, want := revoked.Error(), "hold: lease revoked: maintenance"; got != want {
-		t.Errorf("got %q; want %q", got, want)
-	}
+	redistest.Expect(t, err.Error(), "acquire: busy (2 of 3 in use, 1 waiting)", "it says %q")
 }
 
 // The sentinels are distinct: a switch over them takes one branch.
