@@ -44,31 +44,3 @@ func TestLetterIsSentOnceByTwoThatTry(t *testing.T) {
 		}
 	})
 }
-
-func TestVerdictFindsFault(t *testing.T) {
-	demotest.FindsFault(t, verdict, func() *outcome {
-		o := &outcome{sent: map[letter][]string{}, early: map[letter][]string{}, killed: "B"}
-		for night := 1; night <= nights; night++ {
-			for n := 1; n <= letters; n++ {
-				by := "A"
-				if night == 2 && n <= 5 {
-					by = "B"
-				}
-				o.sent[letter{night, n}] = []string{by}
-				if night < 3 {
-					o.early[letter{night, n}] = []string{by}
-				}
-			}
-		}
-		return o
-	}, map[string]func(*outcome){
-		"letter 3 of night 2 was sent 2": func(o *outcome) { o.sent[letter{2, 3}] = []string{"A", "B"} },
-		"letter 4 of night 3 was sent 0": func(o *outcome) { delete(o.sent, letter{3, 4}) },
-		"while Redis was away":           func(o *outcome) { o.early[letter{3, 1}] = []string{"C"} },
-		"nobody took over": func(o *outcome) {
-			for n := range letters {
-				o.sent[letter{2, n + 1}] = []string{"B"}
-			}
-		},
-	})
-}

@@ -137,16 +137,16 @@ func runNight(ctx context.Context, c *demo.Child, db *sql.DB, night int) error {
 	return nil
 }
 
-func run(s *demo.Show) demo.Problems {
+func run(s *demo.Show) (problems demo.Problems) {
 	d, db := s.Database(createTables...)
-	fleet, link := s.Fleet(), s.Link()
+	fleet := s.Fleet()
 	alive := map[string]*demo.Process{}
 	for _, name := range []string{"A", "B", "C"} {
-		alive[name] = fleet.Start(demo.Spec{Name: name, Role: "scheduler", Env: d.Env(), Link: link})
+		alive[name] = fleet.Start(name, "scheduler")
 	}
 	s.Print("A nightly job of %d letters, on %d processes.", letters, len(alive))
 	d.Print(s.Print)
-	s.Print("The lock is on %s.", s.Server.Label)
+	s.Print("The lock is on %s.", s.Server)
 	s.Print("Its lease lasts %v. Three nights follow each other quickly.\n", leaseTTL)
 	strike := func(night int) {
 		s.Say("Night %d: the hour strikes.", night)
@@ -169,18 +169,27 @@ func run(s *demo.Show) demo.Problems {
 	delete(alive, killed)
 	s.Say("%s is killed in the middle.", killed)
 	all(over, 2)
-	link.Cut()
+	for _, p := range alive {
+		p.Cut()
+	}
 	s.Say("Redis is away.")
 	strike(3)
 	all(rests, 3)
-	o := &outcome{killed: killed, early: demo.Must(outbox(s.Ctx, db))}
-	link.Mend()
+	problems.If(len(demo.Must(outbox(s.Ctx, db))) != 2*letters, "a letter of night 3 was sent while Redis was away")
+	for _, p := range alive {
+		p.Mend()
+	}
 	s.Say("Nobody could begin. Redis is back.")
 	all(over, 3)
 	fleet.Stop()
 	s.Say("All nights are done.")
-	o.sent = demo.Must(outbox(s.Ctx, db))
-	problems := verdict(o)
+	heir, posted := false, demo.Must(outbox(s.Ctx, db))
+	for l, by := range posted {
+		problems.If(len(by) != 1, "letter %d of night %d was sent %d times", l.number, l.night, len(by))
+		heir = heir || l.night == 2 && by[0] != killed
+	}
+	problems.If(len(posted) != nights*letters, "%d letters were sent; want %d", len(posted), nights*letters)
+	problems.If(!heir, "nobody took over from the killed %s", killed)
 	if len(problems) == 0 {
 		s.Print("\nIn each night every letter was sent exactly once.")
 	}
@@ -207,24 +216,4 @@ func outbox(ctx context.Context, db *sql.DB) (map[letter][]string, error) {
 		all[l] = append(all[l], by)
 	}
 	return all, rows.Err()
-}
-
-// outcome is who sent each letter.
-type outcome struct {
-	sent, early map[letter][]string // early: while Redis was away
-	killed      string
-}
-
-func verdict(o *outcome) (problems demo.Problems) {
-	heir := false
-	for night := 1; night <= nights; night++ {
-		for n := 1; n <= letters; n++ {
-			by := o.sent[letter{night, n}]
-			problems.If(len(by) != 1, "letter %d of night %d was sent %d times", n, night, len(by))
-			heir = heir || night == 2 && len(by) > 0 && by[0] != o.killed
-		}
-	}
-	problems.If(len(o.early) != 2*letters, "a letter of night 3 was sent while Redis was away")
-	problems.If(!heir, "nobody took over from the killed %s", o.killed)
-	return problems
 }

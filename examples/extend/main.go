@@ -11,7 +11,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/leasehold-go/leasehold/examples/internal/demo"
@@ -110,120 +109,60 @@ func heir(ctx context.Context, c *demo.Child) error {
 	})
 }
 
-// record is what became of one worker.
-type record struct {
-	name, mode string
-	killed     bool // else Redis was away
-
-	lost, done bool
-	lostAfter  time.Duration // from the start of the outage
-	left       time.Duration // of the killed worker's lease, when it died
-	waited     time.Duration // from then until the next process had the lock
-}
-
-func (r *record) key() string  { return "job-" + r.name }
-func (r *record) heir() string { return r.name + "'s heir" }
-
-func run(s *demo.Show) demo.Problems {
-	s.Print("A job of %d steps under a lease of %v, on", len(steps), leaseTTL)
-	s.Print("%s.", s.Server.Label)
-	s.Print("Four processes run it at once, each with a key of its own, for some seconds.")
-	s.Print("For two of them Redis is away for %v, and two are killed.\n", awayFor)
-	fleet := s.Fleet()
-	link := s.Link() // of the two for which Redis will be away
-	records := []*record{
-		{name: "A", mode: modeRenew},
-		{name: "B", mode: modeExtend},
-		{name: "C", mode: modeRenew, killed: true},
-		{name: "D", mode: modeExtend, killed: true},
-	}
-	workers := map[string]*demo.Process{}
-	for _, r := range records {
-		spec := demo.Spec{Name: r.name, Role: "worker", Args: []string{r.key(), r.mode}}
-		if !r.killed {
-			spec.Link = link
-		}
-		workers[r.name] = fleet.Start(spec)
-	}
-	var long time.Time // when the last of them began its long step
-	for _, r := range records {
-		if e := fleet.Await(demo.Event{From: r.name, Kind: began, Number: 2}); e.At.After(long) {
-			long = e.At
-		}
-		if r.killed {
-			fleet.Start(demo.Spec{Name: r.heir(), Role: "heir", Args: []string{r.key()}})
-		}
-	}
-	time.Sleep(time.Until(long.Add(awayAt)))
-	cut := time.Now()
-	link.Cut()
-	time.Sleep(time.Until(long.Add(killAt)))
-	killed := map[string]time.Time{}
-	for _, r := range records {
-		if r.killed {
-			killed[r.name] = time.Now()
-			workers[r.name].Kill()
-		}
-	}
-	time.Sleep(time.Until(cut.Add(awayFor)))
-	link.Mend()
-	for _, r := range records {
-		if r.killed {
-			r.waited = fleet.Await(demo.Event{From: r.heir(), Kind: locked}).At.Sub(killed[r.name])
-		} else {
-			fleet.Await(demo.Event{From: r.name, Kind: demo.Ended})
-		}
-		for _, e := range fleet.Events() {
-			switch {
-			case e.From != r.name:
-			case e.Kind == lost:
-				r.lost, r.lostAfter = true, e.At.Sub(cut)
-			case e.Kind == done:
-				r.done = true
-			case e.Kind == sample && r.killed: // the last one counts
-				r.left = e.Left - killed[r.name].Sub(e.At)
-			}
-		}
-		s.Print("%s", r.outcome())
-	}
-	problems := verdict(records)
-	if len(problems) == 0 {
-		s.Print("\nThe renewal alone frees a dead process's lease soon, and loses the lease when")
-		s.Print("Redis is away for longer than the TTL. Extend survives that, and its price is")
-		s.Print("that a dead process's lease stays taken for as long as it was extended.")
-	}
-	return problems
-}
-
-func (r *record) outcome() string {
-	how := map[string]string{modeRenew: "renewed ", modeExtend: "extended"}[r.mode]
-	switch {
-	case r.killed:
-		return fmt.Sprintf("%s, %s: killed; the next process had the lock %.1f s later.", r.name, how, r.waited.Seconds())
-	case r.lost:
-		return fmt.Sprintf("%s, %s: told %.1f s into the outage that its lease was lost, and stopped.", r.name, how, r.lostAfter.Seconds())
-	default:
-		return fmt.Sprintf("%s, %s: kept its lease and did all of its steps.", r.name, how)
-	}
-}
-
 // patience is how much later than at the lease's end the next process may have
 // the lock: the margin of the holder's belief, and a machine that is busy.
 const patience = 1500 * time.Millisecond
 
-func verdict(runs []*record) (problems demo.Problems) {
-	for _, r := range runs {
-		if r.killed {
-			problems.If(r.waited < r.left || r.waited > r.left+patience,
-				"%s's lease had %v left when it was killed, and another process had the lock after %v", r.name, r.left, r.waited)
-			problems.If((r.left > leaseTTL) != (r.mode == modeExtend),
-				"%s's lease had %v left when it was killed, with a TTL of %v", r.name, r.left, leaseTTL)
-			continue
+func run(s *demo.Show) (problems demo.Problems) {
+	s.Print("A job of %d steps under a lease of %v, on", len(steps), leaseTTL)
+	s.Print("%s.", s.Server)
+	s.Print("Four processes run it at once, each with a key of its own, for some seconds.")
+	s.Print("For two of them Redis is away for %v, and two are killed.\n", awayFor)
+	fleet := s.Fleet()
+	a, b := fleet.Start("A", "worker", "job-A", modeRenew), fleet.Start("B", "worker", "job-B", modeExtend)
+	c, d := fleet.Start("C", "worker", "job-C", modeRenew), fleet.Start("D", "worker", "job-D", modeExtend)
+	var long time.Time // when the last of them began its long step
+	for _, p := range []*demo.Process{a, b, c, d} {
+		if e := fleet.Await(demo.Event{From: p.Name, Kind: began, Number: 2}); e.At.After(long) {
+			long = e.At
 		}
-		problems.If(r.mode == modeRenew && (r.done || !r.lost),
-			"%s was not told that its lease was lost, though Redis was away for %v", r.name, awayFor)
-		problems.If(r.mode == modeExtend && (!r.done || r.lost),
-			"%s lost its lease, though it was extended beyond the time that Redis was away", r.name)
+	}
+	fleet.Start("C's heir", "heir", "job-C")
+	fleet.Start("D's heir", "heir", "job-D")
+	time.Sleep(time.Until(long.Add(awayAt)))
+	cut := time.Now()
+	a.Cut()
+	b.Cut()
+	time.Sleep(time.Until(long.Add(killAt)))
+	killed := time.Now()
+	c.Kill()
+	d.Kill()
+	time.Sleep(time.Until(cut.Add(awayFor)))
+	a.Mend()
+	b.Mend()
+
+	stop := fleet.Await(demo.Event{From: "A", Kind: lost})
+	s.Print("A, renewed : told %.1f s into the outage that its lease was lost, and stopped.", stop.At.Sub(cut).Seconds())
+	problems.If(stop.At.Sub(cut) > awayFor, "A was told of the loss only when Redis was back")
+	fleet.Await(demo.Event{From: "B", Kind: done})
+	s.Print("B, extended: kept its lease and did all of its steps.")
+	for _, name := range []string{"C", "D"} {
+		waited := fleet.Await(demo.Event{From: name + "'s heir", Kind: locked}).At.Sub(killed)
+		s.Print("%s, %s: killed; the next process had the lock %.1f s later.", name, map[string]string{"C": "renewed ", "D": "extended"}[name], waited.Seconds())
+		var left time.Duration // of its lease when it died, by its last sample
+		for _, e := range fleet.Events() {
+			if e.From == name && e.Kind == sample {
+				left = e.Left - killed.Sub(e.At)
+			}
+		}
+		problems.If(waited < left || waited > left+patience,
+			"%s's lease had %v left when it was killed, and another process had the lock after %v", name, left, waited)
+		problems.If((left > leaseTTL) != (name == "D"), "%s's lease had %v left when it was killed, with a TTL of %v", name, left, leaseTTL)
+	}
+	if len(problems) == 0 {
+		s.Print("\nThe renewal alone frees a dead process's lease soon, and loses the lease when")
+		s.Print("Redis is away for longer than the TTL. Extend survives that, and its price is")
+		s.Print("that a dead process's lease stays taken for as long as it was extended.")
 	}
 	return problems
 }

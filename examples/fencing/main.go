@@ -122,20 +122,15 @@ func depositor(ctx context.Context, c *demo.Child) error {
 }
 
 func run(s *demo.Show) demo.Problems {
-	if !demo.CanPause {
-		demo.Check(errors.New("this system cannot stop a process so that it does not notice"))
-	}
 	d, db := s.Database()
 	s.Print("A stale lock owner and a database.")
 	d.Print(s.Print)
-	s.Print("The locks are on %s.", s.Server.Label)
+	s.Print("The locks are on %s.", s.Server)
 	s.Print("A adds %d to a balance of %d, and B adds %d: it should become %d.", depositA, opening, depositB, opening+depositA+depositB)
 	s.Print("\nWithout the token:\n  %s\n", plainUpdate)
-	var o outcomes
-	o.plain = round(s, d, db, "plain")
+	plain := round(s, db, "plain")
 	s.Print("\nWith the token:\n  %s\n", fencedUpdate)
-	o.fenced = round(s, d, db, "fenced")
-	problems := verdict(&o)
+	problems := verdict(plain, round(s, db, "fenced"))
 	if len(problems) == 0 {
 		s.Print("\nThe lock alone did not protect the balance, because a stopped process cannot")
 		s.Print("know that its lease is over. The token did: the stale write touched no row.")
@@ -153,14 +148,11 @@ type outcome struct {
 }
 
 // round is one run of the story.
-func round(s *demo.Show, d *database.Database, db *sql.DB, mode string) (o outcome) {
+func round(s *demo.Show, db *sql.DB, mode string) (o outcome) {
 	for _, statement := range []string{`DROP TABLE IF EXISTS account`, createTable, openAccount} {
 		demo.Must(db.ExecContext(s.Ctx, statement))
 	}
 	fleet := s.Fleet()
-	start := func(name string) *demo.Process {
-		return fleet.Start(demo.Spec{Name: name, Role: "depositor", Args: []string{mode}, Env: d.Env()})
-	}
 	known := 0
 	next := func(name, kind string) demo.Event {
 		e := fleet.Await(demo.Event{From: name, Kind: kind, Index: known})
@@ -173,11 +165,11 @@ func round(s *demo.Show, d *database.Database, db *sql.DB, mode string) (o outco
 		}
 		return e
 	}
-	a := start("A")
+	a := fleet.Start("A", "depositor", mode)
 	o.oldToken = next("A", read).Token
 	a.Pause()
 	s.Say("A is stopped here (SIGSTOP). Its lease of %v runs out.", lockTTL)
-	b := start("B")
+	b := fleet.Start("B", "depositor", mode)
 	o.newToken = next("B", read).Token
 	b.Send("write")
 	next("B", wrote)
@@ -201,13 +193,9 @@ func round(s *demo.Show, d *database.Database, db *sql.DB, mode string) (o outco
 	return o
 }
 
-// outcomes are those without the token and with it.
-type outcomes struct{ plain, fenced outcome }
-
 // verdict lists what went against what the example shows, and what kept it from being
 // tried: a refusal proves something only where the same write without the token did harm.
-func verdict(all *outcomes) (problems demo.Problems) {
-	plain, fenced := all.plain, all.fenced
+func verdict(plain, fenced outcome) (problems demo.Problems) {
 	for _, o := range []outcome{plain, fenced} {
 		problems.If(o.newToken <= o.oldToken, "B's token %d is not above A's %d", o.newToken, o.oldToken)
 		problems.If(o.told != lost, "A was not told that its lease was lost, so it was not stale")

@@ -70,7 +70,7 @@ var program = demo.Program{Name: "hotkey", Limit: 5 * time.Minute, Run: run}
 // run is the show without a browser.
 func run(d *demo.Show) (problems demo.Problems) {
 	s := newShow(d)
-	s.Print("hotkey: %d servers with %d clients each,\non %s", servers, clients, s.Server.Label)
+	s.Print("hotkey: %d servers with %d clients each,\non %s", servers, clients, s.Server)
 	s.Print("The value is fresh for %v. A load takes %v, and longer beside others.\n", ttl, ttl/4)
 	const line = "%-6s %9v %8v %6v %8v %6v %6v %7v %9v"
 	s.Print(line, "", "requests", "expiries", "loads", "at once", "stale", "waits", "memory", "p99")
@@ -106,7 +106,7 @@ func newShow(d *demo.Show) *show {
 	s := &show{Show: d, last: map[mode]*phase{}}
 	name := demo.RunName("hotkey") // everything that it leaves on the server expires
 	for range servers {
-		rdb := demo.Must(demo.Client(d.Server.URL))
+		rdb := demo.Must(demo.Client(d.URL))
 		server := &server{rdb: rdb, name: name, groups: map[mode]*singleflight.Group[string]{}}
 		d.Defer(func() { _ = rdb.Close() })
 		for m, cfg := range map[mode]singleflight.Config[string]{on: {}, stale: {StaleFor: ttl}, near: {NearFor: ttl}} {
@@ -390,7 +390,7 @@ func (s *show) state(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string]any{
 		"setup": fmt.Sprintf("%d servers with %d clients each, on %s. All want one value, which is fresh for %v; a load takes %v when it is alone.",
-			servers, clients, s.Server.Label, ttl, ttl/4),
+			servers, clients, s.Server, ttl, ttl/4),
 		"mode": s.now.Load().Mode, "rows": rows,
 	})
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"testing"
-	"time"
 
 	"github.com/leasehold-go/leasehold/examples/internal/demo"
 	"github.com/leasehold-go/leasehold/examples/internal/demotest"
@@ -45,24 +44,16 @@ func TestLaterTokenOwnsTheJob(t *testing.T) {
 }
 
 func TestVerdictFindsFault(t *testing.T) {
-	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
-	demotest.FindsFault(t, verdict, func() *outcome {
-		o := &outcome{
-			lostBy: demo.Event{From: "A"}, lostAt: now, stopped: demo.Event{From: "A", Kind: stopped, Item: 5, At: now.Add(time.Second)},
-			killed: demo.Event{From: "B"}, heir: demo.Event{From: "C"}, events: []demo.Event{{Kind: busy}},
-		}
+	demotest.FindsFault(t, func(events *[]demo.Event) demo.Problems { return verdict(*events) }, func() *[]demo.Event {
+		events := []demo.Event{{Kind: busy}}
 		for id := 1; id <= jobs; id++ {
-			o.events = append(o.events, demo.Event{Kind: claimed, Number: id, Token: uint64(id)}, demo.Event{Kind: finished, Number: id})
+			events = append(events, demo.Event{Kind: claimed, Number: id, Token: uint64(id)}, demo.Event{Kind: finished, Number: id})
 		}
-		return o
-	}, map[string]func(*outcome){
-		"finished 2 times": func(o *outcome) { o.events = append(o.events, demo.Event{Kind: finished, Number: 3}) },
-		"finished 0 times": func(o *outcome) { o.events = o.events[:len(o.events)-1] },
-		"not done":         func(o *outcome) { o.undone = 1 },
-		"not tried":        func(o *outcome) { o.events = o.events[1:] },
-		"with token":       func(o *outcome) { o.events = append(o.events, demo.Event{Kind: claimed, Number: 3, Token: 3}) },
-		"did all":          func(o *outcome) { o.stopped.Kind = fenced },
-		"told only after":  func(o *outcome) { o.stopped.At = now.Add(3 * leaseTTL) },
-		"nobody took over": func(o *outcome) { o.heir.From = "B" },
+		return &events
+	}, map[string]func(*[]demo.Event){
+		"finished 2 times": func(all *[]demo.Event) { *all = append(*all, demo.Event{Kind: finished, Number: 3}) },
+		"finished 0 times": func(all *[]demo.Event) { *all = (*all)[:len(*all)-1] },
+		"not tried":        func(all *[]demo.Event) { *all = (*all)[1:] },
+		"with token":       func(all *[]demo.Event) { *all = append(*all, demo.Event{Kind: claimed, Number: 3, Token: 3}) },
 	})
 }

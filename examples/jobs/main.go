@@ -154,17 +154,7 @@ func workOn(ctx context.Context, c *demo.Child, db *sql.DB, j job, token uint64)
 	return true, err
 }
 
-// outcome is what became of the jobs.
-type outcome struct {
-	events       []demo.Event
-	undone       int // by the table
-	lostBy       demo.Event
-	lostAt       time.Time  // when the lease was deleted
-	stopped      demo.Event // the last report of the worker that lost it
-	killed, heir demo.Event // the claim of the worker that was killed, and the next one
-}
-
-func run(s *demo.Show) demo.Problems {
+func run(s *demo.Show) (problems demo.Problems) {
 	d, db := s.Database(createTable)
 	for id := 1; id <= jobs; id++ {
 		steps := shortSteps
@@ -176,45 +166,49 @@ func run(s *demo.Show) demo.Problems {
 	fleet := s.Fleet()
 	workers := map[string]*demo.Process{}
 	for _, who := range []string{"A", "B", "C"} {
-		workers[who] = fleet.Start(demo.Spec{Name: who, Role: "worker", Env: d.Env()})
+		workers[who] = fleet.Start(who, "worker")
 	}
 	s.Print("A table of %d jobs, and %d worker processes.", jobs, len(workers))
 	d.Print(s.Print)
-	s.Print("The leases are on %s.", s.Server.Label)
+	s.Print("The leases are on %s.", s.Server)
 	s.Print("They last %v.\n", leaseTTL)
 
-	var o outcome
-	o.lostBy = fleet.Await(demo.Event{Kind: claimed, Number: jobThatLosesItsLease})
+	loser := fleet.Await(demo.Event{Kind: claimed, Number: jobThatLosesItsLease})
 	time.Sleep(4 * stepTakes)
 	// As after a failover to a replica that had not got it: the lease is gone, and its
 	// holder does not know yet.
-	o.lostAt = time.Now()
+	lostAt := time.Now()
 	demo.Check(s.Redis.Del(s.Ctx, fmt.Sprintf("leasehold:mtx:{%s:%d}:holders", fleet.Run, jobThatLosesItsLease)).Err())
-	s.Say("%s works on job %d. Its lease is deleted in Redis.", o.lostBy.From, jobThatLosesItsLease)
-	o.stopped = fleet.Await(demo.Event{From: o.lostBy.From, Number: jobThatLosesItsLease, Index: o.lostBy.Index + 1})
-	s.Say("%s is told, and stops after %d of %d steps.", o.lostBy.From, o.stopped.Item, longSteps)
+	s.Say("%s works on job %d. Its lease is deleted in Redis.", loser.From, jobThatLosesItsLease)
+	stop := fleet.Await(demo.Event{From: loser.From, Number: jobThatLosesItsLease, Index: loser.Index + 1})
+	s.Say("%s is told, and stops after %d of %d steps.", loser.From, stop.Item, longSteps)
+	problems.If(stop.Kind != stopped, "%s lost its lease and did all %d steps", loser.From, longSteps)
+	problems.If(stop.At.Sub(lostAt) > 2*leaseTTL, "%s was told only after %v that its lease was lost", loser.From, stop.At.Sub(lostAt))
 
-	o.killed = fleet.Await(demo.Event{Kind: claimed, Number: jobWhoseWorkerIsKilled})
+	killed := fleet.Await(demo.Event{Kind: claimed, Number: jobWhoseWorkerIsKilled})
 	time.Sleep(4 * stepTakes)
-	workers[o.killed.From].Kill()
+	workers[killed.From].Kill()
 	killedAt := time.Now()
-	s.Say("%s works on job %d, and is killed.", o.killed.From, jobWhoseWorkerIsKilled)
-	o.heir = fleet.Await(demo.Event{Kind: claimed, Number: jobWhoseWorkerIsKilled, Index: o.killed.Index + 1})
-	s.Say("%s has claimed job %d, %.1f s after the kill.", o.heir.From, jobWhoseWorkerIsKilled, o.heir.At.Sub(killedAt).Seconds())
+	s.Say("%s works on job %d, and is killed.", killed.From, jobWhoseWorkerIsKilled)
+	heir := fleet.Await(demo.Event{Kind: claimed, Number: jobWhoseWorkerIsKilled, Index: killed.Index + 1})
+	s.Say("%s has claimed job %d, %.1f s after the kill.", heir.From, jobWhoseWorkerIsKilled, heir.At.Sub(killedAt).Seconds())
+	problems.If(heir.From == killed.From, "nobody took over the killed worker's job")
 	for who := range workers {
 		fleet.Await(demo.Event{From: who, Kind: demo.Ended})
 	}
-	o.undone, o.events = len(demo.Must(openJobs(s.Ctx, db))), fleet.Events()
-	problems := verdict(&o)
+	undone := len(demo.Must(openJobs(s.Ctx, db)))
+	problems.If(undone > 0, "%d jobs are not done by the table", undone)
+	problems = append(problems, verdict(fleet.Events())...)
 	if len(problems) == 0 {
 		s.Print("\nEach of the %d jobs was finished exactly once.", jobs)
 	}
 	return problems
 }
 
-func verdict(o *outcome) (problems demo.Problems) {
+// verdict judges what the workers reported.
+func verdict(events []demo.Event) (problems demo.Problems) {
 	finishes, token, waited := map[int]int{}, map[int]uint64{}, false
-	for _, e := range o.events {
+	for _, e := range events {
 		switch e.Kind {
 		case busy:
 			waited = true
@@ -228,10 +222,6 @@ func verdict(o *outcome) (problems demo.Problems) {
 	for id := 1; id <= jobs; id++ {
 		problems.If(finishes[id] != 1, "job %d was finished %d times", id, finishes[id])
 	}
-	problems.If(o.undone > 0, "%d jobs are not done by the table", o.undone)
 	problems.If(!waited, "no lease ever kept a worker off a job, so the filter was not tried")
-	problems.If(o.stopped.Kind != stopped, "%s lost its lease and did all %d steps", o.lostBy.From, longSteps)
-	problems.If(o.stopped.At.Sub(o.lostAt) > 2*leaseTTL, "%s was told only after %v that its lease was lost", o.lostBy.From, o.stopped.At.Sub(o.lostAt))
-	problems.If(o.heir.From == o.killed.From, "nobody took over the killed worker's job")
 	return problems
 }

@@ -12,7 +12,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -60,24 +62,19 @@ func candidate(ctx context.Context, c *demo.Child) error {
 	return err
 }
 
-// end is how a leader's term was ended from outside.
-type end struct {
-	what      string // shut down, cut off or killed
-	old, next string
-	told      time.Duration // from then until the old leader had stopped; killed: 0
-	without   time.Duration // no leader for so long
-}
+// late is how much later than it was told a leader may say that it has stopped: the machine may
+// be busy.
+const late = leaseTTL / 4
 
-func run(s *demo.Show) demo.Problems {
+func run(s *demo.Show) (problems demo.Problems) {
 	names := []string{"A", "B", "C", "D"}
 	s.Print("One leader in a fleet of %d processes.", len(names))
-	s.Print("They use %s.", s.Server.Label)
+	s.Print("They use %s.", s.Server)
 	s.Print("The lease lasts %v and is renewed while its holder lives.\n", leaseTTL)
 	fleet := s.Fleet()
-	processes, links := map[string]*demo.Process{}, map[string]*demo.Link{}
+	processes := map[string]*demo.Process{}
 	for _, name := range names {
-		links[name] = s.Link()
-		processes[name] = fleet.Start(demo.Spec{Name: name, Role: "candidate", Link: links[name]})
+		processes[name] = fleet.Start(name, "candidate")
 	}
 	// next waits for the next process that leads.
 	next := func(from int) demo.Event {
@@ -85,8 +82,9 @@ func run(s *demo.Show) demo.Problems {
 		s.Say("%s leads.", e.From)
 		return e
 	}
+	const line = "%-10v  %-6v  %16v  %14v"
+	table := []string{fmt.Sprintf(line, "the leader", "", "it stopped after", "without leader")}
 	leader := next(0)
-	o := outcome{}
 	for _, what := range []string{"shut down", "cut off", "killed"} {
 		time.Sleep(leaseTTL / 2) // so that the lease that ends is one that was renewed
 		old := leader
@@ -97,7 +95,7 @@ func run(s *demo.Show) demo.Problems {
 		case "shut down":
 			processes[old.From].Stop()
 		case "cut off":
-			links[old.From].Cut()
+			processes[old.From].Cut()
 		case "killed":
 			processes[old.From].Kill()
 		}
@@ -107,77 +105,42 @@ func run(s *demo.Show) demo.Problems {
 			s.Say("%s has stopped: %s.", old.From, stop.Text)
 		}
 		leader = next(old.Index + 1)
-		o.ends = append(o.ends, end{what, old.From, leader.From, gone.Sub(began), leader.At.Sub(gone)})
-		links[old.From].Mend() // a process that was cut off is a candidate again
+		told, without := gone.Sub(began), leader.At.Sub(gone)
+		table = append(table, fmt.Sprintf(line, what, old.From+" → "+leader.From, told.Round(100*time.Microsecond), without.Round(100*time.Microsecond)))
+		problems.If(leader.From == old.From, "%s was %s and leads again: nobody took over", old.From, what)
+		problems.If(what == "shut down" && without >= leaseTTL, "%s was shut down and did not hand over: no leader for %v", old.From, without)
+		problems.If(what == "cut off" && told > 2*leaseTTL, "%s was cut off and told only after %v", old.From, told)
+		processes[old.From].Mend() // a process that was cut off is a candidate again
 	}
 	time.Sleep(leaseTTL / 2)
 	fleet.Stop()
-	const line = "%-10v  %-6v  %16v  %14v"
-	s.Print("\n"+line, "the leader", "", "it stopped after", "without leader")
-	for _, e := range o.ends {
-		s.Print(line, e.what, e.old+" → "+e.next, e.told.Round(100*time.Microsecond), e.without.Round(100*time.Microsecond))
-	}
-	o.terms = termsOf(fleet.Events())
-	problems := verdict(&o)
+	s.Print("\n%s", strings.Join(table, "\n"))
+	problems = append(problems, overlaps(fleet.Events())...)
 	if len(problems) == 0 {
 		s.Print("\nNever two leaders at once, and each leader's token is above the one before.")
 	}
 	return problems
 }
 
-// outcome is what was seen.
-type outcome struct {
-	terms []term
-	ends  []end
-}
-
-// term is a stretch of time in which a process led.
-type term struct {
-	leader     string
-	token      uint64
-	start, end time.Time
-}
-
-// termsOf reads the terms from what was reported, in the order of their starts.
-// A killed leader's term ended with its process.
-func termsOf(events []demo.Event) (terms []term) {
-	open := map[string]int{}
+// overlaps goes through the terms in the order of time. A killed leader's term ended with its process.
+func overlaps(events []demo.Event) (problems demo.Problems) {
+	when := func(e demo.Event) time.Time {
+		if e.Kind == leads {
+			return e.At
+		}
+		return e.At.Add(-late)
+	}
+	slices.SortStableFunc(events, func(a, b demo.Event) int { return when(a).Compare(when(b)) })
+	leader, token := "", uint64(0)
 	for _, e := range events {
-		switch e.Kind {
-		case leads:
-			open[e.From] = len(terms)
-			terms = append(terms, term{leader: e.From, token: e.Token, start: e.At})
-		case stopped, demo.Ended:
-			if i, ok := open[e.From]; ok {
-				terms[i].end = e.At
-				delete(open, e.From)
-			}
+		switch {
+		case e.Kind == leads:
+			problems.If(leader != "", "%s led beside %s", e.From, leader)
+			problems.If(e.Token <= token, "%s's token %d is not above %d", e.From, e.Token, token)
+			leader, token = e.From, e.Token
+		case e.From == leader:
+			leader = ""
 		}
-	}
-	slices.SortFunc(terms, func(a, b term) int { return a.start.Compare(b.start) })
-	return terms
-}
-
-// late is how much later than it was told a leader may say that it has stopped: the machine may
-// be busy.
-const late = leaseTTL / 4
-
-func verdict(o *outcome) (problems demo.Problems) {
-	for i, t := range o.terms {
-		problems.If(t.end.IsZero(), "%s's term has no end", t.leader)
-		if i == 0 {
-			continue
-		}
-		before := o.terms[i-1]
-		both := before.end.Sub(t.start)
-		problems.If(both > late, "%s and %s led at once, for %v", before.leader, t.leader, both)
-		problems.If(t.token <= before.token, "%s's token %d is not above %s's %d", t.leader, t.token, before.leader, before.token)
-	}
-	problems.If(len(o.ends) != 3, "%d of 3 leaders were ended", len(o.ends))
-	for _, e := range o.ends {
-		problems.If(e.next == e.old, "%s was %s and leads again: nobody took over", e.old, e.what)
-		problems.If(e.what == "shut down" && e.without >= leaseTTL, "%s was shut down and did not hand over: no leader for %v", e.old, e.without)
-		problems.If(e.what == "cut off" && e.told > 2*leaseTTL, "%s was cut off and told only after %v", e.old, e.told)
 	}
 	return problems
 }

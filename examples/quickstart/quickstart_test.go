@@ -24,37 +24,20 @@ func at(ms int, kind, from string) demo.Event {
 	return demo.Event{At: time.UnixMilli(int64(ms)), Kind: kind, From: from, Text: "acme"}
 }
 
-// The figures at the end are only as good as measure: each history here has a fault, or none,
-// that it must find.
+// The figures at the end are only as good as measure. The first worker is killed at 12 ms.
 func TestMeasure(t *testing.T) {
-	kill := at(10, "killed", "1")
 	two := []demo.Event{at(0, waits, "1"), at(1, started, "1"), at(0, waits, "2"), at(5, started, "2"), at(12, demo.Ended, "1"), at(30, ended, "2")}
 	for what, c := range map[string]struct {
-		third    []demo.Event
-		most     int
-		takeover time.Duration
+		third []demo.Event
+		most  int
 	}{
-		"a third job inside both":          {[]demo.Event{at(6, started, "3"), at(8, ended, "3")}, 3, 0},
-		"while the killed one may run":     {[]demo.Event{at(11, started, "3"), at(20, ended, "3")}, 3, 0},
-		"after the killed one has gone":    {[]demo.Event{at(20, started, "3"), at(25, ended, "3")}, 2, 10 * time.Millisecond},
-		"at the very end of one":           {[]demo.Event{at(30, started, "3"), at(30, started, "4")}, 3, 20 * time.Millisecond},
-		"after all have ended, and no two": {[]demo.Event{at(40, started, "3")}, 2, 0},
+		"a third job inside both":       {[]demo.Event{at(6, started, "3"), at(8, ended, "3")}, 3},
+		"while the killed one may run":  {[]demo.Event{at(11, started, "3"), at(20, ended, "3")}, 3},
+		"after the killed one has gone": {[]demo.Event{at(20, started, "3"), at(25, ended, "3")}, 2},
+		"at the very end of one":        {[]demo.Event{at(30, started, "3"), at(30, started, "4")}, 3},
+		"after all have ended":          {[]demo.Event{at(40, started, "3")}, 2},
 	} {
-		r := measure(append(c.third, two...), "acme", kill)
-		redistest.Check(t, r.most == c.most && (c.most != 2 || r.takeover == c.takeover) && r.longestWait >= 5*time.Millisecond,
-			"%s: %+v; want at most %d at once and a takeover after %v", what, r, c.most, c.takeover)
+		r := measure(append(c.third, two...), "acme")
+		redistest.Check(t, r.most == c.most && r.longestWait >= 5*time.Millisecond, "%s: %+v; want at most %d at once", what, r, c.most)
 	}
-}
-
-func TestVerdict(t *testing.T) {
-	demotest.FindsFault(t, verdict, func() (all []result) {
-		for _, name := range tenants {
-			all = append(all, result{most: capOf(name), jobs: 10, takeover: time.Second})
-		}
-		return all
-	}, map[string]func([]result){
-		"was exceeded":     func(all []result) { all[2].most = 2 },
-		"was not tried":    func(all []result) { all[1].most = 3 },
-		"never taken over": func(all []result) { all[2].takeover = 0 },
-	})
 }

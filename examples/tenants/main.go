@@ -101,12 +101,12 @@ type tenant struct {
 // run shows one plain queue, then fair shares, then limits that change.
 func run(s *demo.Show) demo.Problems {
 	s.Print("Two greedy tenants and eight modest ones, %d processes of the service.", processes)
-	s.Print("They use %s.\nAt most %d requests in flight of a tenant, %d of all.\n", s.Server.Label, limit, total)
+	s.Print("They use %s.\nAt most %d requests in flight of a tenant, %d of all.\n", s.Server, limit, total)
 	fleet := s.Fleet()
 	var urls []string
 	for i := range processes {
 		who := string(rune('A' + i))
-		fleet.Start(demo.Spec{Name: who, Role: "service"})
+		fleet.Start(who, "service")
 		urls = append(urls, fleet.Await(demo.Event{From: who, Kind: "listens"}).Text)
 	}
 	caps := demo.Must(semaphore.New(s.Redis, fairShares(fleet.Run))) // an operator's, to set limits
@@ -200,21 +200,10 @@ func (t *tenant) send(web *http.Client, url string) bool {
 // passedBy is, for each request of a modest tenant, how many requests were let in between its
 // sending and its own turn. Unlike the wait it does not depend on how busy the machine is.
 func (p *phase) passedBy() (all []int) {
-	var began []time.Time
-	for _, t := range p.tenants {
-		for _, a := range t.served {
-			began = append(began, a.From)
-		}
-	}
-	slices.SortFunc(began, time.Time.Compare)
-	place := func(at time.Time) int {
-		i, _ := slices.BinarySearchFunc(began, at, time.Time.Compare)
-		return i
-	}
 	for name, t := range p.tenants {
 		for _, a := range t.served {
 			if isModest(name) {
-				all = append(all, place(a.From)-place(a.Came))
+				all = append(all, p.count(tenants, func(b answer) bool { return !b.From.Before(a.Came) && b.From.Before(a.From) }))
 			}
 		}
 	}
@@ -222,22 +211,23 @@ func (p *phase) passedBy() (all []int) {
 	return all
 }
 
-// most is the most requests of these tenants at one moment, which is one when a request began.
-func (p *phase) most(names ...string) (most int) {
-	var began, ended []time.Time
+func (p *phase) count(names []string, is func(answer) bool) (n int) {
 	for _, name := range names {
 		for _, a := range p.tenants[name].served {
-			began, ended = append(began, a.From), append(ended, a.To)
+			if is(a) {
+				n++
+			}
 		}
 	}
-	slices.SortFunc(began, time.Time.Compare)
-	slices.SortFunc(ended, time.Time.Compare)
-	over := 0
-	for i, at := range began {
-		for over < i && !ended[over].After(at) {
-			over++
+	return n
+}
+
+// most is the most requests of these tenants at one moment, which is one when a request began.
+func (p *phase) most(names ...string) (most int) {
+	for _, name := range names {
+		for _, a := range p.tenants[name].served {
+			most = max(most, p.count(names, func(b answer) bool { return !b.From.After(a.From) && b.To.After(a.From) }))
 		}
-		most = max(most, i+1-over)
 	}
 	return most
 }

@@ -54,16 +54,19 @@ type result struct {
 	stock  int // in both warehouses together
 }
 
-func run(s *demo.Show) demo.Problems {
+func run(s *demo.Show) (problems demo.Problems) {
 	s.Print("%d processes make %d transfers each between two warehouses.", processes, transfers)
-	s.Print("They use %s.\n", s.Server.Label)
+	s.Print("They use %s.\n", s.Server)
 	all := []result{show(s, oneByOne), show(s, atOnce)}
 	const line = "%-14v %10v %8v %10v %8v"
 	s.Print(line, "locked", "transfers", "gave up", "took", "stock")
 	for _, r := range all {
 		s.Print(line, r.way, r.moved, r.gaveUp, r.took.Round(time.Millisecond), r.stock)
+		problems.If(r.moved != processes*transfers, "%s: %d transfers were made; want %d", r.way, r.moved, processes*transfers)
+		problems.If(r.stock != len(warehouses)*stock, "%s: the stock is %d; want %d", r.way, r.stock, len(warehouses)*stock)
+		problems.If(r.way == atOnce && r.gaveUp > 0, "%s: %d callers gave up", r.way, r.gaveUp)
 	}
-	return verdict(all)
+	return problems
 }
 
 // show lets a fleet make its transfers.
@@ -77,7 +80,7 @@ func show(s *demo.Show, way string) result {
 	r := result{way: way}
 	began := time.Now()
 	for i := range processes {
-		fleet.Start(demo.Spec{Name: fmt.Sprint(i), Role: "mover", Args: []string{way}})
+		fleet.Start(fmt.Sprint(i), "mover", way)
 	}
 	for i := range processes {
 		fleet.Await(demo.Event{From: fmt.Sprint(i), Kind: done})
@@ -96,15 +99,6 @@ func show(s *demo.Show, way string) result {
 	}
 	fleet.Stop()
 	return r
-}
-
-func verdict(all []result) (problems demo.Problems) {
-	for _, r := range all {
-		problems.If(r.moved != processes*transfers, "%s: %d transfers were made; want %d", r.way, r.moved, processes*transfers)
-		problems.If(r.stock != len(warehouses)*stock, "%s: the stock is %d; want %d", r.way, r.stock, len(warehouses)*stock)
-		problems.If(r.way == atOnce && r.gaveUp > 0, "%s: %d callers gave up", r.way, r.gaveUp)
-	}
-	return problems
 }
 
 // The reports of a mover.

@@ -6,22 +6,22 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/leaseholdtest"
 )
 
-// The environment tells a child what it is: arguments are for everybody to see,
-// and the URL of a Redis may hold a password.
-const (
-	envRole  = "LEASEHOLD_EXAMPLE_ROLE"
-	envName  = "LEASEHOLD_EXAMPLE_NAME"
-	envRun   = "LEASEHOLD_EXAMPLE_RUN"
-	envArgs  = "LEASEHOLD_EXAMPLE_ARGS"
-	envRedis = "LEASEHOLD_EXAMPLE_REDIS"
-	envLink  = "LEASEHOLD_EXAMPLE_LINK"
-)
+// envChild tells a child what it is: arguments are for everybody to see, and the URL of a
+// Redis may hold a password.
+const envChild = "LEASEHOLD_EXAMPLE_CHILD"
+
+// identity is the value of envChild.
+type identity struct {
+	Role, Name, Run, Redis string
+	Args                   []string
+}
 
 // Role is the main function of a child process. It returns soon after ctx has ended, which
 // happens when the parent asks it to stop, or dies. Check and Must end it, too.
@@ -36,37 +36,36 @@ type Child struct {
 	Orders <-chan string // lines that the parent sent
 }
 
-func childMain(roles map[string]Role, role string) int {
-	fn := roles[role]
-	if fn == nil {
-		fmt.Fprintf(os.Stderr, "no role %q\n", role)
-		return 2
-	}
-	if err := fn.run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
+// runChild runs the role of a child process.
+func runChild(roles map[string]Role, text string) (err error) {
+	defer catch(&err)
+	var id identity
+	Check(json.Unmarshal([]byte(text), &id))
+	rdb := Must(Client(id.Redis))
+	defer rdb.Close()
+	ctx, orders := obey(rdb)
+	return roles[id.Role](ctx, &Child{Name: id.Name, Run: id.Run, Args: id.Args, Redis: rdb, Orders: orders})
 }
 
-func (fn Role) run() (err error) {
-	defer catch(&err)
-	rdb := Must(client(os.Getenv(envRedis), os.Getenv(envLink)))
-	defer rdb.Close()
-	ctx, orders := obey()
-	return fn(ctx, &Child{
-		Name: os.Getenv(envName), Run: os.Getenv(envRun), Args: strings.Split(os.Getenv(envArgs), "\n"), Redis: rdb, Orders: orders,
-	})
-}
+// The orders of [Process.Cut] and [Process.Mend].
+const cut, mend = "cut", "mend"
 
 // obey reads the parent's orders from stdin. The end of stdin ends ctx: the
 // parent closed it, or died, in which case the kernel did.
-func obey() (ctx context.Context, orders <-chan string) {
+func obey(rdb *redis.Client) (ctx context.Context, orders <-chan string) {
 	ctx, stop := context.WithCancel(context.Background())
 	received := make(chan string, 100)
 	go func() {
+		end := func() {}
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-			received <- in.Text()
+			switch in.Text() {
+			case cut:
+				end = leaseholdtest.Outage(rdb)
+			case mend:
+				end()
+			default:
+				received <- in.Text()
+			}
 		}
 		stop()
 		time.Sleep(5 * time.Second)
@@ -117,11 +116,7 @@ func (e Event) failure() error {
 // what a child did before it was killed is known up to its last report.
 func (c *Child) Report(e Event) {
 	e.At = time.Now()
-	line, err := json.Marshal(e)
-	if err != nil {
-		panic(err) // no field of an event can fail to encode
-	}
-	if _, err := os.Stdout.Write(append(line, '\n')); err != nil {
+	if json.NewEncoder(os.Stdout).Encode(e) != nil {
 		os.Exit(1) // the parent is gone
 	}
 }

@@ -10,9 +10,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
@@ -75,17 +77,22 @@ func (p Program) RunIfChild() {
 	// go-redis logs each connection that an example cuts. What matters comes back
 	// as an error, too.
 	logging.Disable()
-	if role := os.Getenv(envRole); role != "" {
-		os.Exit(childMain(p.Roles, role))
+	if child := os.Getenv(envChild); child != "" {
+		if err := runChild(p.Roles, child); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 }
 
 // Show is one run of an example, as its parent process sees it. Run reads as the
-// story that it tells: what fails in it, also in a method of a [Fleet], a [Process]
-// or a [Link], ends the show with that error.
+// story that it tells: what fails in it, also in a method of a [Fleet] or a [Process], ends the
+// show with that error.
 type Show struct {
 	Ctx    context.Context
-	Server *Server
+	URL    string // of the Redis that all processes share; never printed: it may hold a password
+	Server string // what is printed of it
 	Redis  *redis.Client
 
 	name  string
@@ -139,12 +146,49 @@ func (p Program) Show(ctx context.Context, out io.Writer) (problems Problems, er
 // Defer calls end when the show ends.
 func (s *Show) Defer(end func()) { s.ends = append(s.ends, end) }
 
-// Database finds or makes the database of the show, and runs these statements there.
+// connect finds the server of REDIS_URL, or starts the embedded one, on a TCP port so that other
+// processes can use it.
+func (s *Show) connect() {
+	url, label := os.Getenv("REDIS_URL"), "the Redis at "
+	if url == "" {
+		mini := miniredis.NewMiniRedis()
+		mini.ClockTTL(true) // else keys never expire there, and nothing would ever be taken over
+		Check(mini.StartAddr("127.0.0.1:0"))
+		s.Defer(mini.Close)
+		url, label = "redis://"+mini.Addr(), "an embedded miniredis at "
+	}
+	s.URL, s.Redis = url, Must(Client(url))
+	s.Defer(func() { _ = s.Redis.Close() })
+	addr := s.Redis.Options().Addr
+	s.Server = label + addr
+	ctx, cancel := context.WithTimeout(s.Ctx, 3*time.Second)
+	defer cancel()
+	if err := s.Redis.Ping(ctx).Err(); err != nil {
+		Check(fmt.Errorf("no answer from the Redis of REDIS_URL, %s: %w", addr, err))
+	}
+}
+
+// Client makes a client for url. Its error does not say what is wrong with the
+// URL: the parser's text would quote it, password included.
+func Client(url string) (*redis.Client, error) {
+	opt, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, errors.New("REDIS_URL is no Redis URL; want redis://[user:password@]host[:port][/database]")
+	}
+	return redis.NewClient(opt), nil
+}
+
+// Database finds or makes the database of the show, which its processes find by their
+// environment, and runs these statements there.
 func (s *Show) Database(statements ...string) (*database.Database, *sql.DB) {
 	d, db, err := database.Make(s.Ctx, RunName(s.name), statements...)
 	Check(err)
 	s.Defer(d.Close)
 	s.Defer(func() { _ = db.Close() })
+	for _, variable := range d.Env() {
+		name, value, _ := strings.Cut(variable, "=")
+		Check(os.Setenv(name, value))
+	}
 	return d, db
 }
 

@@ -37,14 +37,6 @@ type Process struct {
 	killed atomic.Bool   // its end is no failure
 }
 
-// Spec says what a process is started as.
-type Spec struct {
-	Name, Role string
-	Args       []string
-	Env        []string // more of it, "KEY=value"
-	Link       *Link    // its way to Redis; nil is the direct one
-}
-
 // Fleet has no process yet. What is left of it is killed when the show ends.
 func (s *Show) Fleet() *Fleet {
 	f := &Fleet{Run: RunName(s.name), show: s, grown: make(chan struct{})}
@@ -60,20 +52,14 @@ func (s *Show) Fleet() *Fleet {
 func RunName(program string) string { return program + "-" + strings.ToLower(rand.Text()[:8]) }
 
 // Start starts this program again, as a child with a role.
-func (f *Fleet) Start(spec Spec) *Process {
+func (f *Fleet) Start(name, role string, args ...string) *Process {
 	cmd := exec.Command(Must(os.Executable()))
-	link := ""
-	if spec.Link != nil {
-		link = spec.Link.Addr()
-	}
-	cmd.Env = slices.Concat(os.Environ(), spec.Env, []string{
-		envRole + "=" + spec.Role, envName + "=" + spec.Name, envRun + "=" + f.Run,
-		envArgs + "=" + strings.Join(spec.Args, "\n"), envRedis + "=" + f.show.Server.URL, envLink + "=" + link,
-	})
-	OwnGroup(cmd)
+	id := Must(json.Marshal(identity{role, name, f.Run, f.show.URL, args}))
+	cmd.Env = append(os.Environ(), envChild+"="+string(id))
+	ownGroup(cmd)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	p := &Process{Name: spec.Name, cmd: cmd, stdin: Must(cmd.StdinPipe()), done: make(chan struct{})}
+	p := &Process{Name: name, cmd: cmd, stdin: Must(cmd.StdinPipe()), done: make(chan struct{})}
 	stdout := Must(cmd.StdoutPipe())
 	Check(cmd.Start())
 	f.processes = append(f.processes, p)
@@ -161,6 +147,12 @@ func (f *Fleet) Stop() {
 
 // Send sends the process an order.
 func (p *Process) Send(line string) { Must(io.WriteString(p.stdin, line+"\n")) }
+
+// Cut has Redis be away for the process.
+func (p *Process) Cut() { p.Send(cut) }
+
+// Mend ends that. The process may have ended meanwhile.
+func (p *Process) Mend() { _, _ = io.WriteString(p.stdin, mend+"\n") }
 
 // Stop asks the process to end. A process that fails at its end has failed.
 func (p *Process) Stop() { _ = p.stdin.Close() } // closed already where it was asked before

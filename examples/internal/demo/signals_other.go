@@ -8,14 +8,9 @@ import (
 	"os/exec"
 )
 
-// CanPause: whether a process can be stopped so that it does not notice.
-const CanPause = false
+var errNoSignals = errors.New("this system cannot stop a process so that it does not notice")
 
-// Pause is not supported here.
-func pause(*os.Process) error { return errors.ErrUnsupported }
+func pause(*os.Process) error  { return errNoSignals }
+func resume(*os.Process) error { return errNoSignals }
 
-// resume is not supported here.
-func resume(*os.Process) error { return errors.ErrUnsupported }
-
-// OwnGroup does nothing where there are no process groups.
-func OwnGroup(*exec.Cmd) {}
+func ownGroup(*exec.Cmd) {}

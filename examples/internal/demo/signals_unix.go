@@ -8,17 +8,14 @@ import (
 	"syscall"
 )
 
-// CanPause: whether a process can be stopped so that it does not notice.
-const CanPause = true
-
 // pause stops a process so that it does not notice (SIGSTOP).
 func pause(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 
 // resume lets a paused process go on (SIGCONT).
 func resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
 
-// OwnGroup puts a child into a process group of its own. A Ctrl-C then reaches
+// ownGroup puts a child into a process group of its own. A Ctrl-C then reaches
 // the parent alone, which ends the others; and should the parent be killed, the
 // kernel wakes the children that are stopped (POSIX: in a group that its leader's
 // parent leaves orphaned), so that they notice, too.
-func OwnGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
