@@ -43,7 +43,6 @@ var strictOnly = map[string]string{
 	"TestReleaseBoundsItself":                       noCall,
 	"TestReleaseOfWhatIsGoneIsErrLost":              noCall,
 	"TestRevokePassesAllPermitsOn":                  noCall + ", so it may not know yet of a revocation",
-	"TestTryEndsWhenRedisGoesAway":                  noCall,
 	"TestKeyNamesAreAsDocumentedAndExpire":          register,
 	"TestInspectListsHoldersAndWaiters":             "Holder.Keeps is true",
 	"TestKeptPermitsAreShown":                       "one of its handles keeps nothing",
