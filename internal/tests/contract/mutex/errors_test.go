@@ -209,17 +209,17 @@ func TestExtendAfterTheEnd(t *testing.T) {
 	some(t, func(f *fixture) {
 		m, _ := f.open()
 		other, _ := f.open()
-		for _, taken := range []bool{false, true} {
+		for taken := range 2 {
 			key := fmt.Sprint("deleted-", taken)
 			l := f.take(m, key)
 			f.RDB.Del(f.Context(), f.Part(key, "holders"))
-			if taken {
+			if taken > 0 {
 				f.take(other, key)
 			}
 			redistest.WantErr(f, l.Extend(f.Context(), time.Minute), leasehold.ErrLost)
 			redistest.Get(f, "the loss", l.Context().Done())
 			redistest.WantErr(f, l.Extend(f.Context(), time.Minute), leasehold.ErrLost)
-			f.wantHeld(key, taken)
+			f.WantHeld(key, taken)
 		}
 	})
 }

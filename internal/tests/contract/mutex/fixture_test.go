@@ -87,16 +87,6 @@ func (f *fixture) openOn(rdb redis.UniversalClient, w *harness.Wire, mod ...func
 
 func ttl(d time.Duration) func(*mutex.Config) { return func(c *mutex.Config) { c.TTL = d } }
 
-// wantHeld fails the test unless key is held right now, or not held.
-func (f *fixture) wantHeld(key string, held bool) {
-	f.Helper()
-	n := 0
-	if held {
-		n = 1
-	}
-	f.WantHeld(key, n)
-}
-
 // fence is the last token that was issued for key, 0 where none is known.
 func (f *fixture) fence(key string) uint64 {
 	f.Helper()

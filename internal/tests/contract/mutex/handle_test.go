@@ -80,14 +80,14 @@ func TestMutexDo(t *testing.T) {
 			for op, do := range map[string]func(context.Context, string, func(context.Context, uint64) error) error{"do": m.Do, "try do": m.TryDo} {
 				for _, want := range []error{nil, work} {
 					err := do(f.Context(), "k", func(ctx context.Context, token uint64) error {
-						f.wantHeld("k", true)
+						f.WantHeld("k", 1)
 						redistest.Check(f, token > last && token == f.fence("k") && ctx.Err() == nil, "token %d after %d; ctx %v", token, last, ctx.Err())
 						last = token
 						redistest.WantErr(f, m.TryDo(ctx, "k", never), leasehold.ErrBusy)
 						return want
 					})
 					redistest.CheckNow(f, errors.Is(err, want) && !errors.Is(err, leasehold.ErrLost), "%s returns %v; want %v", op, err, want)
-					f.wantHeld("k", false)
+					f.WantHeld("k", 0)
 				}
 				redistest.WantText(f, do(f.Context(), "", never), "leasehold: mutex: "+op+" ", "key is empty")
 			}
@@ -191,10 +191,10 @@ func TestShutdownLetsHoldersFinish(t *testing.T) {
 			f.Fatalf("Shutdown returned %v beside a holder", err)
 		default:
 		}
-		f.wantHeld("k", true)
+		f.WantHeld("k", 1)
 		unlock(f, held)
 		redistest.NoError(f, redistest.Get(f, "Shutdown", done))
-		f.wantHeld("k", false)
+		f.WantHeld("k", 0)
 		unlock(f, theirs)
 		if err := m.Shutdown(f.Context()); err != nil { // a second one does no harm
 			f.Error(err)
@@ -215,7 +215,7 @@ func TestShutdownIsBoundedByItsCtx(t *testing.T) {
 		redistest.WantErr(f, err, context.DeadlineExceeded)
 		redistest.WantErr(f, context.Cause(held.Context()), leasehold.ErrClosed)
 		redistest.NoError(f, m.Close(f.Context()))
-		f.wantHeld("k", false)
+		f.WantHeld("k", 0)
 	})
 }
 

@@ -57,7 +57,7 @@ func TestLeadersFollowEachOther(t *testing.T) {
 		redistest.Get(f, "the second to lead once more", two)
 		twoCancel()
 		redistest.WantErr(f, redistest.Get(f, "the end of the second", twoEnded), context.Canceled)
-		f.wantHeld("leader", false)
+		f.WantHeld("leader", 0)
 	})
 }
 
@@ -66,7 +66,7 @@ func TestLeadEnds(t *testing.T) {
 		m, _ := f.open()
 		oops := errors.New("oops")
 		redistest.WantErr(f, m.Lead(f.Context(), "leader", func(context.Context, uint64) error { return oops }), oops)
-		f.wantHeld("leader", false)
+		f.WantHeld("leader", 0)
 		redistest.WantErr(f, m.Lead(f.Context(), "", nothing), leasehold.ErrInvalid)
 		terms := make(chan uint64, 8)
 		ended := lead(f.Context(), m, terms)

@@ -244,7 +244,7 @@ func TestKeptLockDoesNotHoldUpItsOwnProcess(t *testing.T) {
 		ctx, cancel := context.WithCancel(f.Context())
 		redistest.WantErr(f, a.Lead(ctx, "lead", func(context.Context, uint64) error { cancel(); return nil }), context.Canceled)
 		for _, key := range []string{"try", "once", "lead"} {
-			f.wantHeld(key, false)
+			f.WantHeld(key, 0)
 		}
 	})
 }
