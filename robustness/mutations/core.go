@@ -92,7 +92,7 @@ var core = []mutation{
 		" && (a.underWay > 0 || a.leaves > 0):", ":"),
 	cut("core: no answer to a leave is no success", "internal/life/leaving.go", "./internal/life", "TestExplorer",
 		"a.Told, fx = TellNoAnswer, Wake", "a.Told, fx = TellDone, Wake"),
-	cut("core: a release that finds a place is none of a lease", "internal/life/leaving.go", "./internal/life", "TestReleaseThatFinds",
+	cut("core: a release that finds a place is none of a lease", "internal/life/leaving.go", "./internal/life", "TestReleaseIsAnswered",
 		"(sure || r.Code == Queued)", "sure"),
 	cut("core: a lost lease is given back by its release", "internal/life/held.go", "./internal/life", "TestExplorer|TestDeadlineIsNoticed",
 		"case a.State == Lost && !closed:", "case false:"),
