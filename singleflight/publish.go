@@ -153,7 +153,8 @@ func (s *share[T]) wrapFailure() {
 	s.env.Payload, s.remember = s.failed.payload, g.cfg.ErrorTTL
 	g.counts.failed.Add(1)
 	if s.f.pauseIfRefresh() && s.ended == nil {
-		g.log(slog.LevelWarn, "a refresh failed; the old value is served until it ends, and a later call tries again", s.f.target, slog.String("error", s.failed.err.Error()))
+		g.log(slog.LevelWarn, "a refresh failed; the old value is served until it ends, and a later call tries again",
+			s.f.target, slog.String("error", s.failed.err.Error()))
 	}
 }
 
@@ -165,7 +166,8 @@ func (s *share[T]) wrapValue() {
 	case err != nil:
 		s.encoding = &failure{err, envelope.Unmarshalable, errorText(err.Error())}
 		s.env.Kind, s.env.Payload, s.keep = s.encoding.kind, s.encoding.payload, -1
-		g.log(slog.LevelError, "a value can't be encoded; its callers get it, and it is not cached; mend its type or the Codec", s.f.target, slog.String("error", err.Error()))
+		g.log(slog.LevelError, "a value can't be encoded; its callers get it, and it is not cached; mend its type or the Codec",
+			s.f.target, slog.String("error", err.Error()))
 	case len(data) > g.cfg.MaxValueBytes:
 		// The mark takes the place of a remembered failure.
 		s.env.Kind, s.remember, s.keep = envelope.TooLarge, tooLargeFor, -1

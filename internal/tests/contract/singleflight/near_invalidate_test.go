@@ -341,9 +341,9 @@ func TestNearAcknowledgementsDoNotWaitForEachOther(t *testing.T) {
 			redistest.AtMost(f, one.Got(), trip+trip/8, fmt.Sprintf("invalidation %d took %%v", i))
 		}
 		fill()
-		before := w.Ran("near leave")
+		before := w.Sent("near leave")
 		invalidate(f, writer, keys...)
-		redistest.AtMost(f, w.Ran("near leave")-before, 2, "%d calls acknowledged it")
+		redistest.AtMost(f, w.Sent("near leave")-before, 2, "%d calls acknowledged it")
 	})
 }
 
