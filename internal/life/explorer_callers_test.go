@@ -241,7 +241,7 @@ func (w *world) step(what int) string {
 func (w *world) judgeRelease(i int8) string {
 	a := &w.actors[i]
 	switch {
-	case a.result == TellDone && a.wasRev:
+	case a.result == TellDone && a.wasRev && w.redis.revoked[i]: // a FLUSHALL takes the mark, too
 		return fmt.Sprintf("S4: the release of %c says nil; its lease was revoked before", 'A'+i)
 	case a.result == TellLost && !w.spoilt && !a.Complete: // a run that could not be stored is lost
 		return fmt.Sprintf("S4: the release of %c, before its deadline, says that the lease was lost", 'A'+i)
