@@ -14,7 +14,7 @@ const (
 var near = []mutation{
 	cut("near: mark first, then acknowledge", nearDrop, nearContract, "TestNear.*(Acknowledges|Invalidation)",
 		"	if s := c.byNear[d.Near]; s != nil {\n		c.outdate(s)\n	}\n	q := c.acks[node]",
-		"	if s := c.byNear[d.Near]; s != nil {\n		go func() { time.Sleep(20 * time.Millisecond); c.mu.Lock(); defer c.mu.Unlock(); c.outdate(s) }()\n	}\n	q := c.acks[node]"),
+		"	if s := c.byNear[d.Near]; s != nil {\n		go func() { ctx, cancel := context.WithTimeout(context.Background(), 20_000_000); defer cancel(); <-ctx.Done(); c.mu.Lock(); defer c.mu.Unlock(); c.outdate(s) }()\n	}\n	q := c.acks[node]"),
 	cut("near: the lease counts from before the sending", nearReading, nearContract, "TestNearWaitsForAReader",
 		"sent := one.Sent.Sub(c.born)", "sent := time.Since(c.born)"),
 	cut("near: a drop marks reads under way", nearCache, nearContract, "TestNearReadUnderWay",
