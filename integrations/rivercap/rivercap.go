@@ -83,7 +83,8 @@ func New(sem *semaphore.Semaphore, cfg Config) (*Middleware, error) {
 		keys.Unless(cfg.Key != nil, "Key", "is nil; want a function"),
 		keys.Unless(cfg.MaxWait >= least, "MaxWait", "is %v; want at least 1ms, or 0 for %v", cfg.MaxWait, DefaultMaxWait),
 		keys.Unless(cfg.MaxWaiters >= 1, "MaxWaiters", "is %d; want at least 1, or 0 for %d", cfg.MaxWaiters, DefaultMaxWaiters),
-		keys.Unless(cfg.UnavailableDelay >= least, "UnavailableDelay", "is %v; want at least 1ms, or 0 for %v", cfg.UnavailableDelay, DefaultUnavailableDelay))
+		keys.Unless(cfg.UnavailableDelay >= least, "UnavailableDelay", "is %v; want at least 1ms, or 0 for %v",
+			cfg.UnavailableDelay, DefaultUnavailableDelay))
 	if err != nil {
 		return nil, err
 	}
