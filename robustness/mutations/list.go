@@ -210,7 +210,7 @@ var client = []mutation{
 	cut("a seat of a batch counts once", "internal/call/batch.go", "./internal/call", "TestSeatThatIsLeft",
 		"	if s.closed {\n		return false", "	if false {\n		return false"),
 	cutOnServers("a clock for each node", "internal/call/servers.go", "./internal/tests/faults/semaphore", "TestClocksOfTwoNodes",
-		"k, ok := c.clocks.Load(node)", "node = \"\"\n\tk, ok := c.clocks.Load(node)"),
+		"{ return c.server(c.Node(key)) }", "{ return c.server(unknownNode) }"),
 	cut("the wrapped client is found", "internal/call/client.go", callTests, "Wrapped",
 		"layer, more = inner(layer)", "more = false"),
 	cut("MaxWait ends the wait", "internal/lease/acquire.go", "./internal/tests/contract/semaphore", "MaxWait",

@@ -19,7 +19,7 @@ var outages = []mutation{
 	cut("breaker: a call that was not sent says nothing", "internal/call/queue.go", callTests, "TestBreakerIgnores",
 		"if !this.unsent && (", "if ("),
 	cut("breaker: the time that replicas take says nothing", "internal/call/queue.go", callTests, "TestBreakerIgnores",
-		"(q.way.Confirm == (Confirm{}) || hasAnswer(err))", "true"),
+		"(q.confirm == (Confirm{}) || hasAnswer(err))", "true"),
 	cut("breaker: probes", "internal/call/breaker.go", callTests, "OpenBreaker",
 		"	if due {", "	if due && false {"),
 	cut("breaker: probes are few", "internal/call/breaker.go", callTests, "OpenBreaker",
