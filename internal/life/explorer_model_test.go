@@ -73,7 +73,7 @@ type serverKeys struct {
 	revoked [mostActors]bool
 	keepers [mostActors]Moment // until when its process is registered; 0: it is not
 	mark    Moment             // until when the mark of a recall stands
-	slot    slotKey
+	slot    int8 // which attempt completed it, from 1; 0: it is open
 }
 
 type callerState uint8
@@ -165,7 +165,7 @@ func (w *world) run(f *flight) {
 	switch f.kind {
 	case enterCall:
 		switch {
-		case w.actors[i].once && r.slot.by != 0:
+		case w.actors[i].once && r.slot != 0:
 			f.code = Answered
 		case w.now >= f.void:
 			f.code = Void
@@ -191,7 +191,7 @@ func (w *world) run(f *flight) {
 			}
 		}
 	case leaveCall:
-		repeated := f.stores && r.slot.complete(i, r.expiry[i] != 0)
+		repeated := f.stores && r.complete(i)
 		switch {
 		case repeated || r.expiry[i] != 0:
 			f.code = Held
@@ -219,7 +219,7 @@ func (w *world) run(f *flight) {
 	case askCall:
 		w.runAsk(f)
 	case slotCall:
-		if r.slot.by != 0 {
+		if r.slot != 0 {
 			f.code = Answered
 		}
 	}

@@ -6,20 +6,16 @@ import "fmt"
 // caller does before and after the run is a model of mutex/once.go, and the slot is one of
 // luascripts/permits/enter_once.lua, complete.lua and is_complete.lua.
 
-// slotKey is what the server has of the slot.
-type slotKey struct {
-	by    int8 // which attempt completed it, from 1; 0: it is open
-	twice bool // another one completed it before
-}
-
-// complete completes the slot if the attempt holds the lease. It reports whether a copy of the
-// same call did that before.
-func (s *slotKey) complete(i int8, isHeld bool) (repeated bool) {
-	if s.by == i+1 {
+// complete completes the slot if the attempt holds the lease and nobody has completed it. It
+// reports whether a copy of the same call did that before.
+func (r *serverKeys) complete(i int8) (repeated bool) {
+	switch {
+	case r.slot == i+1:
 		return true
-	}
-	if isHeld {
-		s.by, s.twice = i+1, s.by != 0
+	case r.slot != 0:
+		r.expiry[i] = 0
+	case r.expiry[i] != 0:
+		r.slot = i + 1
 	}
 	return false
 }
@@ -43,7 +39,7 @@ func running(w *world) {
 func (w *world) begins(i int8) string {
 	a := &w.actors[i]
 	a.caller, a.until, a.atWork = holds, w.now+a.lasts, a.once
-	if a.atWork && w.redis.slot.by != 0 && w.now < a.Deadline && !a.revokd && !w.flushed {
+	if a.atWork && w.redis.slot != 0 && w.now < a.Deadline && !a.revokd && !w.flushed {
 		return fmt.Sprintf("O1: %c runs a slot that is complete", 'A'+i)
 	}
 	return ""
@@ -65,15 +61,12 @@ func (w *world) learnsOfSlot(f flight) string {
 
 // judgeRuns checks what holds of the slot in every state.
 func (w *world) judgeRuns() string {
-	if w.redis.slot.twice {
-		return "O2: the slot was completed twice"
-	}
 	for i := range w.n {
 		a := &w.actors[i]
 		if !a.Complete || a.caller != gone || w.flushed {
 			continue
 		}
-		switch by := w.redis.slot.by == i+1; {
+		switch by := w.redis.slot == i+1; {
 		case a.result == TellDone && !by:
 			return fmt.Sprintf("O3: the caller of %c was told that the slot is complete", 'A'+i)
 		case by && (a.result == TellLost || a.result == TellRevoked):

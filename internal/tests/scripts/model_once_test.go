@@ -22,7 +22,7 @@ func (p *permitsModel) enterOnce(member string, o entering) []int64 {
 func (p *permitsModel) complete(member string, void, keep int64) []int64 {
 	repeated := p.done.exists() && p.done.text == member
 	switch ends := p.held.at(member); {
-	case ends > p.now && !repeated:
+	case ends > p.now && !p.done.exists():
 		p.held.keep(ends)
 		p.put(p.done, member, keep)
 	case ends > 0:
