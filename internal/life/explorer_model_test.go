@@ -73,7 +73,7 @@ type serverKeys struct {
 	revoked [mostActors]bool
 	keepers [mostActors]Moment // until when its process is registered; 0: it is not
 	mark    Moment             // until when the mark of a recall stands
-	slot    int8 // which attempt completed it, from 1; 0: it is open
+	slot    int8               // which attempt completed it, from 1; 0: it is open
 }
 
 type callerState uint8
