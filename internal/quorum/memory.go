@@ -152,7 +152,9 @@ func (f *Family) mayVote(looks []look, before []int64) *ending {
 // lookAll asks all servers for their memory, and ends abstentions on the way if end says so. It waits
 // a moment for those that do not answer.
 func (f *Family) lookAll(end *ending) []look {
-	answers, _ := ask(context.Background(), f, func(ctx context.Context, s *server) (l look, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), late)
+	defer cancel()
+	answers, _ := ask(ctx, f, func(ctx context.Context, s *server) (l look, err error) {
 		birth, floor, begins := int64(0), int64(0), 0
 		if end != nil {
 			birth, floor, begins = end.births[s.i], end.floor, call.Flag(end.begins)
