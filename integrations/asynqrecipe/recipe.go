@@ -37,10 +37,11 @@ func capped(caps *semaphore.Semaphore, maxWait time.Duration, key func(*asynq.Ta
 
 func acquire(ctx context.Context, caps *semaphore.Semaphore, key string, maxWait time.Duration, last bool) (*semaphore.Lease, error) {
 	waiting, cancel := context.WithCancel(ctx) // asynq ends ctx after the task
-	timer := time.AfterFunc(maxWait, cancel)
-	if last {
-		timer.Stop()
-	}
+	timer := time.AfterFunc(maxWait, func() {
+		if !last {
+			cancel()
+		}
+	})
 	for {
 		lease, err := caps.Acquire(waiting, key)
 		switch {
