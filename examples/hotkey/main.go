@@ -61,6 +61,7 @@ func main() {
 	flag.Parse()
 	if *headless {
 		program.Main()
+		return
 	}
 	demo.Program{Name: "hotkey", Serves: true, Run: func(s *demo.Show) demo.Problems { newShow(s).serve(*addr); return nil }}.Main()
 }
