@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -210,6 +211,25 @@ func TestRepeatedLeaveWaitsOnce(t *testing.T) {
 	s.mu.Unlock()
 	close(v.f.closed)
 	v.f.active.Wait()
+}
+
+// A look at the memory ends soon where no majority answers: meanwhile no other look begins.
+func TestLookAtTheMemoryIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := aVoter(t)
+		silent := &redistest.Hooks{Process: func(context.Context, redis.Cmder, redis.ProcessHook) error {
+			time.Sleep(3 * late)
+			return errors.New("no answer")
+		}}
+		for _, s := range v.f.servers {
+			s.rdb.AddHook(silent)
+			s.client.CountQuestions(v.f.active.Go)
+		}
+		began := time.Now()
+		v.f.lookAll(nil)
+		redistest.Expect(t, time.Since(began), late, "it took %v")
+		v.f.active.Wait()
+	})
 }
 
 type brokenDone struct{ context.Context }

@@ -192,7 +192,7 @@ func (f *Fleet) run(who string) (r round) {
 
 // Compare lets each of the caches run, in turn and b.N times, and reports of each the mean number of loads in the
 // fleet, and the median, over the rounds, of the time until 99 % of the followers had the value, after the first load
-// had ended: "<who>-loads" and "-p99-ms".
+// had ended: NAME-loads and NAME-p99-ms.
 func (f *Fleet) Compare(who ...string) {
 	f.b.Helper()
 	rounds := make([][]round, len(who))

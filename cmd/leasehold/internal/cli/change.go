@@ -83,8 +83,8 @@ been revoked; 77 the user lacks a right, and nothing was revoked.`,
 	return c
 }
 
-// changeFailed gives the error of a change its exit code; unknown says what may be true of one
-// whose outcome is not known.
+// changeFailed gives the error of a change its exit code; unknown says what may be true if the
+// outcome is not known.
 func changeFailed(err error, unknown string) error {
 	switch {
 	case errors.Is(err, leasehold.ErrNoLease):
@@ -176,7 +176,7 @@ was set.`,
 				if !x.total {
 					of = listing.Of(a.prefix, keys.Semaphore, x.family, keys.Shown(x.key, x.hashed), x.hasTotal)
 				}
-				// A user who may set limits need not have the right to list.
+				// The right to set limits is not the right to list.
 				before, unread := listing.New(rdb, a.prefix).State(ctx, of, listing.Bounds{Entries: 1000})
 				if err := changes.Set(ctx, rdb, a.prefix, of, x.n); err != nil {
 					return changeFailed(err, "it may have been set: run the same command again")

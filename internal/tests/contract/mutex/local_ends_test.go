@@ -195,8 +195,9 @@ func TestMaxHoldBoundsEachTurn(t *testing.T) {
 	})
 }
 
-// Deadline is never after MaxHold, also if the lock is extended, and it frees the lock at once. The Observer and the log are told of a turn that MaxHold ends
-// as of a lease that it ends, and an Extend that it overtakes tells of MaxHold, and not of a release.
+// Deadline is never after the end of MaxHold, also if the lock is extended. MaxHold frees the lock at once. The
+// Observer and the log are told of a turn that it ends as of a lease that it ends, and an Extend that it overtakes
+// tells of MaxHold, and not of a release.
 func TestMaxHoldEndsALock(t *testing.T) {
 	withAndWithoutLocalFor(t, func(f *fixture, most time.Duration) {
 		var events harness.Told

@@ -127,7 +127,7 @@ func TestNoPermitForWantOfRedis(t *testing.T) {
 // again, and the late result goes to its own caller and is not stored.
 func TestRevokeOfALoad(t *testing.T) {
 	each(t, func(f *fixture) {
-		for _, schema := range []uint32{0, 77} { // of the operator, who reaches every schema
+		for _, schema := range []uint32{0, 77} { // an operator reaches every schema
 			prefix := fmt.Sprint(f.Family, schema)
 			mod := func(c *singleflight.Config[string]) { c.MaxLoads, c.Prefix = 1, prefix }
 			a, b := f.two(mod)

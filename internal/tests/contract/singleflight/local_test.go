@@ -230,7 +230,7 @@ func TestUnavailableRefreshLoadsNothing(t *testing.T) {
 	})
 }
 
-// A bound that the package sets itself is never told as a deadline of the caller, who may have set none.
+// A bound that the package sets itself is never told as a deadline of the caller: the caller may have set none.
 func TestOwnBoundsAreNoDeadlineOfACaller(t *testing.T) {
 	noDeadline := []error{leasehold.ErrUnavailable, redistest.Not(context.DeadlineExceeded), redistest.Says("no answer within")}
 	ctx := context.Background()
