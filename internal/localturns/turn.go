@@ -143,6 +143,7 @@ func (t *Turn) maxHold() {
 	}
 	t.maxHeld = true
 	v := t.visit
+	v.lease.CancelAtEnd(nil) // passOn may give the lease back before this lock is free, and the Context is to end with MaxHold
 	t.end(lost, leasehold.ErrMaxHold)
 	if t.handed {
 		v.lease.TurnHeldTooLong()

@@ -74,3 +74,20 @@ func TestTurnEndsInTheStepOfItsLease(t *testing.T) {
 		}
 	})
 }
+
+// The Context of a turn that MaxHold ends says so, even if the lease has been given back before it ends.
+func TestContextOfATurnThatMaxHoldEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		m := newManager(t, client(), keys.Mutex, lease.Config{TTL: time.Minute})
+		h := New(m, Config{LocalFor: time.Millisecond, MaxHold: time.Second})
+		turn, err := h.Acquire(t.Context(), lease.Attempt{Op: "lock", Key: "k", Permits: 1, Limit: 1, Wait: true}, new(lease.Lease))
+		redistest.WantErr(t, err)
+		ctx := turn.Context()
+		turn.line.mu.Lock()
+		turn.line.mu.later = []func(){synctest.Wait} // before the end of the Context, the lease is given back
+		turn.line.mu.Mutex.Unlock()
+		<-ctx.Done()
+		redistest.WantErr(t, context.Cause(ctx), leasehold.ErrMaxHold, redistest.Not(leasehold.ErrReleased))
+	})
+}

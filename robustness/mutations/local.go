@@ -36,6 +36,8 @@ var localTurns = []mutation{
 		"	if t.handed {\n		t.line.h.m.Events().Tell", "	if true {\n		t.line.h.m.Events().Tell"),
 	cut("a turn that MaxHold ends is told of", "internal/localturns/turn.go", localTests, "TestMaxHoldEndsALock",
 		"	if t.handed {\n		v.lease.TurnHeldTooLong()", "	if false {\n		v.lease.TurnHeldTooLong()"),
+	cut("the Context of a turn that MaxHold ends says so", "internal/localturns/turn.go", "./internal/localturns", "TestContextOfATurnThatMaxHoldEnds",
+		"	v.lease.CancelAtEnd(nil) // passOn", "	// passOn"),
 	cut("the line of a TryLock under way is kept", "internal/localturns/line.go", localTests, "TestLineOfATryLock",
 		"ln.tries > 0 || ", ""),
 	cut("places that were cancelled do not count", "internal/localturns/places.go", "./internal/localturns", "",
