@@ -127,7 +127,7 @@ func (t *taking) attempt(got *answer, one *taken, wait bool, seat *call.Seat, on
 	defer func() {
 		if got.err == errBroken {
 			t.broken.Store(true)
-			lease.EndContext(t.cancel, errBroken)
+			lease.EndContext(t.ctx, t.cancel, errBroken)
 		}
 	}()
 	a := one.part.Attempt
@@ -202,7 +202,7 @@ func (t *taking) keep(all []answer) (refused bool, err error) {
 	held, ends := judge(t.op == "acquire", errs)
 	for _, a := range all[:held] {
 		t.held, t.left = append(t.held, a.of), t.left[1:]
-		a.of.lease.CancelAtEnd(t.cancel)
+		a.of.lease.CancelAtEnd(t.ctx, t.cancel)
 		_ = a.of.lease.Ended()
 	}
 	giveBack(all[held:])

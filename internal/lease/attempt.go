@@ -45,17 +45,17 @@ type attempt struct {
 	leftGroup life.Moment
 
 	token   uint64
-	grantAt life.Moment // when the process learned of the grant
-	place   int32       // among the group's waiters
-	state   life.State  // of the life after the last step
-	byEnter bool        // see Lease.ByEnter
-	watched bool        // its key is watched, so that hints are heard
-	turned  bool        // see Lease.ServeTurns
-	kept    *kept       // what matters for kept leases alone; nil: nothing
-	failure error       // of the last enter or renewal; nil: it was answered
-	why     error       // why the lease is over; nil: it is not
-	cause   error       // what led to that, if known
-	cancel  context.CancelCauseFunc
+	grantAt life.Moment             // when the process learned of the grant
+	place   int32                   // among the group's waiters
+	state   life.State              // of the life after the last step
+	byEnter bool                    // see Lease.ByEnter
+	watched bool                    // its key is watched, so that hints are heard
+	turned  bool                    // see Lease.ServeTurns
+	kept    *kept                   // what matters for kept leases alone; nil: nothing
+	failure error                   // of the last enter or renewal, if it was not answered; or what led to why, if known
+	why     error                   // why the lease is over; nil: it is not
+	ctx     context.Context         // of its holder; nil: nobody has asked for it
+	cancel  context.CancelCauseFunc // ends it
 }
 
 var (
@@ -96,19 +96,17 @@ func (m *Manager) time(at life.Moment) time.Time {
 // An endedLease is a lease that has just ended for its holder, whose Context is to be ended
 // once the lock is free: the context package calls the code of the caller's ctx.
 type endedLease struct {
+	ctx    context.Context
 	cancel context.CancelCauseFunc
 	why    error
 }
 
-func (e endedLease) tell() { EndContext(e.cancel, e.why) }
+func (e endedLease) tell() { EndContext(e.ctx, e.cancel, e.why) }
 
-// endPatience is how long a goroutine that serves others waits for the code of a caller's ctx.
-const endPatience = 100 * time.Millisecond
-
-// EndContext calls cancel, unless it is nil. The package context then calls the code of the
-// caller's ctx, last of all. If that panics, it ends no process. If it hangs, it holds up no other
-// lease: only the holder's own goroutine, which releases, waits for it.
-func EndContext(cancel context.CancelCauseFunc, why error) {
+// EndContext ends ctx by its cancel, unless that is nil. The package context ends ctx first, and then
+// calls the code of the caller's ctx. If that panics, it ends no process. If it hangs, it holds up no
+// other lease: only the holder's own goroutine, which releases, waits for it.
+func EndContext(ctx context.Context, cancel context.CancelCauseFunc, why error) {
 	if cancel == nil {
 		return
 	}
@@ -120,15 +118,8 @@ func EndContext(cancel context.CancelCauseFunc, why error) {
 		end()
 		return
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		end()
-	}()
-	select {
-	case <-ended:
-	case <-time.After(endPatience):
-	}
+	go end()
+	<-ctx.Done()
 }
 
 // step locks the handle, makes a step of the life, and does what follows from it. r is what the
@@ -205,6 +196,7 @@ func (a *attempt) moved(was life.State, r *protocol.Result) {
 
 // ended notes why a lease ended for its holder.
 func (a *attempt) ended(r *protocol.Result) endedLease {
+	var cause error
 	switch a.life.Ending {
 	case life.ByHolder:
 		a.why = leasehold.ErrReleased
@@ -213,16 +205,17 @@ func (a *attempt) ended(r *protocol.Result) endedLease {
 	case life.ByMaxHold:
 		a.why = leasehold.ErrMaxHold
 	case life.ByDeadline:
-		a.why, a.cause = leasehold.ErrLost, cmp.Or(a.failure, errNoAnswer)
+		a.why, cause = leasehold.ErrLost, cmp.Or(a.failure, errNoAnswer)
 	case life.ByServer:
-		a.why, a.cause = leasehold.ErrLost, errGone
+		a.why, cause = leasehold.ErrLost, errGone
 	case life.ByRevoker:
 		a.why = &leasehold.RevokedError{Reason: r.Reason}
 	case life.ByProtocol:
 		a.why = r.Err
 	case life.ByForeign:
-		a.why, a.cause = leasehold.ErrLost, r.Err
+		a.why, cause = leasehold.ErrLost, r.Err
 	}
+	a.failure = cause
 	if !a.life.Idle { // else nobody used it, so nobody was harmed
 		a.tellEnded(a.why, true)
 	}
@@ -233,12 +226,12 @@ func (a *attempt) ended(r *protocol.Result) endedLease {
 	if a.cancel == nil {
 		return endedLease{}
 	}
-	return endedLease{a.cancel, a.fail("hold")}
+	return endedLease{a.ctx, a.cancel, a.fail("hold")}
 }
 
 // fail returns the error of an operation on a lease that is over. Called with the lock, or once
 // why can no longer change.
-func (a *attempt) fail(op string) error { return a.m.fail(op, a.res.Label(), a.why, a.cause) }
+func (a *attempt) fail(op string) error { return a.m.fail(op, a.res.Label(), a.why, a.failure) }
 
 // reschedule puts the attempt into the schedule for when its life is due, or takes it out.
 func (a *attempt) reschedule() {

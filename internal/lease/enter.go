@@ -154,7 +154,9 @@ func (e *enter) onDone(ints []int64, err error) {
 		if r.Copied || r.Code == life.Unanswered {
 			at.void = max(at.void, e.void)
 		}
-		at.failure = r.Err
+		if at.why == nil {
+			at.failure = r.Err
+		}
 		was, sent, got := at.life.State, m.moment(sentAt), m.moment(gotAt)
 		fx := at.life.OnEnter(&r.Outcome, sent, got)
 		switch {

@@ -16,8 +16,7 @@ import (
 // that the types of the packages embed it without another allocation.
 type Lease struct {
 	a      *attempt
-	parent nested.Hold     // of Context; By differs from the address of a copy
-	ctx    context.Context // nil: nobody has asked for it; guarded by the manager's lock
+	parent nested.Hold // of Context; By differs from the address of a copy
 }
 
 // check panics if the lease is held already.
@@ -65,31 +64,31 @@ func (l *Lease) Context() context.Context {
 	l.acquired("context")
 	m := l.a.m
 	m.mu.Lock()
-	ctx := l.ctx
+	ctx := l.a.ctx
 	m.mu.Unlock()
 	if ctx != nil {
 		return ctx
 	}
 	ctx, cancel := context.WithCancelCause(&l.parent) // not under the lock: it calls the code of the caller's ctx
 	m.mu.Lock()
-	if l.ctx == nil {
-		l.ctx, l.a.cancel = ctx, cancel
+	if l.a.ctx == nil {
+		l.a.ctx, l.a.cancel = ctx, cancel
 	} else {
 		defer cancel(nil)
 	}
-	ctx = l.ctx
+	ctx = l.a.ctx
 	m.mu.Unlock()
 	_ = l.Ended()
 	return ctx
 }
 
-// CancelAtEnd makes the end of the lease call cancel with the cause with which the lease's own
-// Context would end, before any call on the lease says that it is over. It replaces the cancel
+// CancelAtEnd makes the end of the lease end ctx by its cancel, with the cause with which the
+// lease's own Context would end, before any call on the lease says that it is over. It replaces that
 // of the turn before, and the Context of a lease that serves turns is not used. If the lease
-// has ended already, Why says so, and the caller calls cancel.
-func (l *Lease) CancelAtEnd(cancel context.CancelCauseFunc) {
+// has ended already, Why says so, and the caller calls cancel. With a nil cancel nothing is ended.
+func (l *Lease) CancelAtEnd(ctx context.Context, cancel context.CancelCauseFunc) {
 	l.a.m.mu.Lock()
-	l.a.cancel = cancel
+	l.a.ctx, l.a.cancel = ctx, cancel
 	l.a.m.mu.Unlock()
 }
 
@@ -109,9 +108,9 @@ func (l *Lease) Ended() error {
 	why := l.Why()
 	if why != nil {
 		l.a.m.mu.Lock()
-		cancel := l.a.cancel
+		ctx, cancel := l.a.ctx, l.a.cancel
 		l.a.m.mu.Unlock()
-		EndContext(cancel, why)
+		EndContext(ctx, cancel, why)
 	}
 	return why
 }

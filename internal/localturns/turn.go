@@ -119,8 +119,8 @@ func (t *Turn) end(cond condition, why error) {
 // free. The line is locked.
 func (t *Turn) endContext() {
 	if cancel := t.cancel; cancel != nil {
-		cause := t.cause()
-		t.line.mu.later = append(t.line.mu.later, func() { lease.EndContext(cancel, cause) })
+		ctx, cause := t.ctx, t.cause()
+		t.line.mu.later = append(t.line.mu.later, func() { lease.EndContext(ctx, cancel, cause) })
 	}
 }
 
@@ -143,7 +143,7 @@ func (t *Turn) maxHold() {
 	}
 	t.maxHeld = true
 	v := t.visit
-	v.lease.CancelAtEnd(nil) // passOn may give the lease back before this lock is free, and the Context is to end with MaxHold
+	v.lease.CancelAtEnd(t.ctx, nil) // passOn may give the lease back before this lock is free, and the Context is to end with MaxHold
 	t.end(lost, leasehold.ErrMaxHold)
 	if t.handed {
 		v.lease.TurnHeldTooLong()
@@ -248,7 +248,7 @@ func (t *Turn) Context() context.Context {
 	} else if t.ctx, t.cancel = ctx, cancel; t.cond == running {
 		// The lease ends it in the step in which the lease ends, and not only LeaseEnded, which runs later: an Extend
 		// that says that the lease is over would otherwise find the turn's context alive.
-		t.visit.lease.CancelAtEnd(cancel)
+		t.visit.lease.CancelAtEnd(ctx, cancel)
 	}
 	t.noticeEnd()
 	ctx = t.ctx

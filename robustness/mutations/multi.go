@@ -13,7 +13,7 @@ var several = []mutation{
 	cut("multi: nothing is held after an error", "multi/acquire.go", multiTests, "AfterAnError",
 		"\tfor _, one := range t.held {\n\t\tone.lease.GiveBack()\n\t}\n", ""),
 	cut("multi: a loss ends the Context", "multi/acquire.go", multiTests, "Loss|AfterAnError",
-		"\t\ta.of.lease.CancelAtEnd(t.cancel)\n", ""),
+		"\t\ta.of.lease.CancelAtEnd(t.ctx, t.cancel)\n", ""),
 	cut("multi: the error of a loss says so", "multi/acquire.go", multiTests, "AfterAnError",
 		"why != nil && t.parent.Err() == nil", "why != nil && false"),
 	cut("multi: one round trip takes all", "multi/acquire.go", multiTests, "OneRoundTrip",

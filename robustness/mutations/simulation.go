@@ -22,7 +22,7 @@ var walked = []mutation{
 	walk("simulation: nothing is held behind an item that is queued for", "multi/acquire.go", "TestSimulationOfSeveral", 60,
 		"\t\tgiveBack(answers())\n\t\tanswers = func() []answer { return nil }\n", ""),
 	walk("simulation: a loss of one ends the Context of all", "multi/acquire.go", "TestSimulationOfSeveral", 60,
-		"\t\ta.of.lease.CancelAtEnd(t.cancel)\n", ""),
+		"\t\ta.of.lease.CancelAtEnd(t.ctx, t.cancel)\n", ""),
 	walk("simulation: a process that keeps leases hears recalls", "internal/lease/group.go", "TestSimulationOfKeptLeases", 60,
 		"\t\t\tm.keeper.Recalled(key)\n", "\t\t\t_ = key\n"),
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -214,26 +215,34 @@ func TestCtxThatAsksItsLease(t *testing.T) {
 	})
 }
 
-// If the Value of a ctx hangs when its lease ends, it holds up no other lease of the handle.
+// If the Value of a ctx hangs when its leases end, it holds up no other lease of the handle, however many they are.
 func TestCtxThatHangsHoldsUpNoOtherLease(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		const most = 5 * time.Second // of which TTL is 3
 		p := f.open(func(c *mutex.Config) { c.MaxHold = most })
 		gate := make(chan struct{})
 		var hangs atomic.Bool
-		first := redistest.Must(p.locks.Lock(harness.BrokenCtx{Context: f.Context(), Before: func(string) {
+		theirs := harness.BrokenCtx{Context: f.Context(), Before: func(string) {
 			if hangs.Load() {
 				<-gate
 			}
-		}}, "x"))(f)
-		ctx := first.Context()
+		}}
+		first := make([]*mutex.Lock, 100)
+		for i := range first {
+			first[i] = redistest.Must(p.locks.Lock(theirs, strconv.Itoa(i)))(f)
+			first[i].Context()
+		}
 		hangs.Store(true)
 		time.Sleep(most * 4 / 5)
 		second := redistest.Must(p.locks.Lock(f.Context(), "y"))(f)
 		time.Sleep(most * 9 / 10)
-		redistest.Check(f, ctx.Err() != nil, "the Context outlives MaxHold")
 		redistest.Expect(f, second.Unlock(), nil, "the other lease: %v")
+		for _, l := range first {
+			redistest.Check(f, l.Context().Err() != nil, "a Context outlives MaxHold")
+		}
 		close(gate)
-		redistest.WantErr(f, first.Unlock(), leasehold.ErrMaxHold)
+		for _, l := range first {
+			redistest.WantErr(f, l.Unlock(), leasehold.ErrMaxHold)
+		}
 	})
 }
