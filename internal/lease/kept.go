@@ -84,6 +84,5 @@ func (l *Lease) isHeld(now time.Time, step func(*life.Life, life.Moment) bool) b
 	a := l.a
 	a.m.mu.Lock()
 	defer a.m.mu.Unlock()
-	a.cancel = nil // the last turn ends its Context itself, once the desk's lock is free
 	return step(&a.life, a.m.moment(now))
 }

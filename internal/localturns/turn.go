@@ -103,10 +103,14 @@ func (t *Turn) end(cond condition, why error) {
 	if t.timer != nil {
 		t.timer.Stop()
 	}
-	t.endContext()
 	if t.loss != nil {
 		why = t.loss
+	} else if t.cancel != nil {
+		// The lease may be given back, recalled, or lost in a later turn before this lock is free.
+		// The Context is not to end with the cause of that.
+		t.visit.lease.CancelAtEnd(t.ctx, nil)
 	}
+	t.endContext()
 	if t.line.h.cfg.KeepFor > 0 {
 		t.line.h.m.HeldFor(time.Since(t.since))
 	}
@@ -143,7 +147,6 @@ func (t *Turn) maxHold() {
 	}
 	t.maxHeld = true
 	v := t.visit
-	v.lease.CancelAtEnd(t.ctx, nil) // passOn may give the lease back before this lock is free, and the Context is to end with MaxHold
 	t.end(lost, leasehold.ErrMaxHold)
 	if t.handed {
 		v.lease.TurnHeldTooLong()

@@ -75,19 +75,42 @@ func TestTurnEndsInTheStepOfItsLease(t *testing.T) {
 	})
 }
 
-// The Context of a turn that MaxHold ends says so, even if the lease has been given back before it ends.
-func TestContextOfATurnThatMaxHoldEnds(t *testing.T) {
+// The Context of a turn says why the turn ended, although its lease ends in another way before the Context does.
+func TestContextSaysWhyItsTurnEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client := redistest.Bubble(t)
+		server, client := redistest.Bubble(t)
 		m := newManager(t, client(), keys.Mutex, lease.Config{TTL: time.Minute})
-		h := New(m, Config{LocalFor: time.Millisecond, MaxHold: time.Second})
-		turn, err := h.Acquire(t.Context(), lease.Attempt{Op: "lock", Key: "k", Permits: 1, Limit: 1, Wait: true}, new(lease.Lease))
-		redistest.WantErr(t, err)
+		h := New(m, Config{LocalFor: time.Second, MaxHold: time.Second})
+		a := lease.Attempt{Op: "lock", Key: "k", Permits: 1, Limit: 1, Wait: true}
+		turn := redistest.Must(h.Acquire(t.Context(), a, new(lease.Lease)))(t)
+		// before has f run before what the next Unlock is to do.
+		before := func(f func()) {
+			turn.line.mu.Lock()
+			turn.line.mu.later = []func(){f}
+			turn.line.mu.Mutex.Unlock()
+		}
 		ctx := turn.Context()
-		turn.line.mu.Lock()
-		turn.line.mu.later = []func(){synctest.Wait} // before the end of the Context, the lease is given back
-		turn.line.mu.Mutex.Unlock()
+		before(synctest.Wait) // it is given back
 		<-ctx.Done()
 		redistest.WantErr(t, context.Cause(ctx), leasehold.ErrMaxHold, redistest.Not(leasehold.ErrReleased))
+
+		turn = redistest.Must(h.Acquire(t.Context(), a, new(lease.Lease)))(t)
+		ctx = turn.Context()
+		over := make(chan struct{})
+		go func() {
+			next := redistest.Must(h.Acquire(t.Context(), a, new(lease.Lease)))(t)
+			<-over
+			_ = next.Release("unlock") // of the lease that was lost, or of another one
+		}()
+		time.Sleep(time.Millisecond) // a token is not ahead of the clock
+		before(func() { // it is lost in the next turn
+			server.FlushAll()
+			_ = redistest.ErrorOf(turn.visit.lease.RenewAndCount(false))
+		})
+		released := turn.Release("unlock")
+		close(over)
+		redistest.WantErr(t, released)
+		redistest.WantErr(t, context.Cause(ctx), leasehold.ErrReleased, redistest.Not(leasehold.ErrLost))
+		synctest.Wait()
 	})
 }

@@ -51,8 +51,6 @@ var kept = []mutation{
 		"\tcase <-h.m.Closing(): // Close may", "\tcase <-(chan struct{})(nil): // Close may"),
 	cut("a lease in use when the recall comes is not kept", "internal/localturns/keep.go", "./internal/localturns "+keepTests, "TestLeasesOfEarlierEnters|TestRecalledPermitInUse",
 		"v.grant.Sent.After(k.recalledAt) && !v.over", "!v.over"),
-	cut("a recall ends no Context", "internal/lease/kept.go", "./internal/localturns", "TestRecallEndsNoContext",
-		"\ta.cancel = nil // the last turn", "\t// the last turn"),
 	cut("an extended lease is not kept", "internal/localturns/keep.go", keepTests, "TestExtendedPermit",
 		"!v.over && !v.oneTurn &&", "!v.over &&"),
 	cut("so does one that a request has found ended", "internal/localturns/turn.go", "./internal/localturns", "TestLeaseThatWasFound",
