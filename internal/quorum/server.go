@@ -51,18 +51,17 @@ func (s *server) meet(run string) {
 		return
 	}
 	s.mu.Lock()
-	s.run, s.same = run, nil
+	s.run = run // before the look at the others: of two that meet at the same time, one sees the other
 	s.mu.Unlock()
+	var same error
 	for _, other := range s.f.servers {
-		if other == s || run == "embedded" {
-			continue
-		}
-		if other.runID() == run {
-			s.mu.Lock()
-			s.same = keys.Bad(field(s.i), "is the same server as %s (run id %.8s…); want different servers", field(other.i), run)
-			s.mu.Unlock()
+		if other != s && run != "embedded" && other.runID() == run {
+			same = keys.Bad(field(s.i), "is the same server as %s (run id %.8s…); want different servers", field(other.i), run)
 		}
 	}
+	s.mu.Lock()
+	s.same = same // only now: a vote that comes meanwhile does not count
+	s.mu.Unlock()
 }
 
 // twice returns an error if the server is the same as another one, so that its vote does not count.

@@ -232,6 +232,24 @@ func TestLookAtTheMemoryIsBounded(t *testing.T) {
 	})
 }
 
+// A server that is there twice has no vote in the moment in which it tells its run id again.
+func TestServerThatIsThereTwice(t *testing.T) {
+	servers := aVoter(t).f.servers
+	first, again := servers[0], servers[1]
+	first.meet("a")
+	again.meet("a")
+	redistest.Check(t, first.twice() == nil && again.twice() != nil, "it has %v and %v", first.twice(), again.twice())
+	first.mu.Lock() // the look at the others waits for it
+	first.run = "b" // it was restarted
+	met := make(chan struct{})
+	go func() { again.meet("b"); close(met) }()
+	redistest.Eventually(t, "the run id is noted", func() bool { return again.runID() == "b" })
+	redistest.Check(t, again.twice() != nil, "it votes twice meanwhile")
+	first.mu.Unlock()
+	<-met
+	redistest.Check(t, again.twice() != nil, "it votes twice afterwards")
+}
+
 type brokenDone struct{ context.Context }
 
 func (brokenDone) Done() <-chan struct{} { panic("Done") }

@@ -50,6 +50,8 @@ var votes = []mutation{
 		"if m.cfg.Quorum != nil && ttl > m.cfg.TTL {", "if false {"),
 	cutOnServers("quorum: one server does not vote twice", "internal/quorum/calls.go", quorumTests, "TestTheSameServer",
 		"err = server.twice()", "_ = server.twice()"),
+	cut("quorum: nor in the moment in which it tells its run id again", "internal/quorum/server.go", "./internal/quorum", "TestServerThatIsThereTwice",
+		"	s.run = run // before", "	s.run, s.same = run, nil // before"),
 	cut("quorum: a ticket is a time of the servers", "internal/quorum/protocol.go", quorumTests, "TestWaitersIn",
 		"v.ticket = us + v.base - v.f.micros(time.Now())", "v.ticket = v.base"),
 	cutOnServers("quorum: a voter that comes again has its ticket", "internal/quorum/protocol.go", quorumTests, "TestAWaiterKeeps",
