@@ -9,6 +9,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/envelope"
 	"github.com/leasehold-go/leasehold/internal/loads"
+	"github.com/leasehold-go/leasehold/internal/nested"
 )
 
 // observe passes an event to the Observer, if there is one. It reports whether the Observer has
@@ -64,7 +65,7 @@ func (d *load[T]) observed() (base context.Context, ended func(p product[T], ctx
 	base = d.ctx
 	// If the Observer hangs, it may set the ctx at any time.
 	if g.observe(leasehold.Event{Kind: leasehold.EventLoadStarted, Load: l}) && l.Context != nil {
-		base = l.Context
+		base = nested.Calm{Context: l.Context}
 	}
 	return base, func(p product[T], ctx context.Context) {
 		g.observe(leasehold.Event{

@@ -93,18 +93,20 @@ func TestHostileErrorsOfALoader(t *testing.T) {
 	}
 }
 
-// A loader gets a ctx, whatever the Observer does with it.
+// A loader gets a ctx, whatever the Observer does with it, and no method of that ctx ends the process.
 func TestObserverThatLeavesNoCtx(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		takesAway := harness.ObserverFunc(func(e leasehold.Event) {
-			if e.Kind == leasehold.EventLoadStarted {
-				e.Load.Context = nil
-			}
+	for what, left := range map[string]context.Context{"none": nil, "one that panics": struct{ context.Context }{}} {
+		subBubble(t, what, func(f *fixture) {
+			takesAway := harness.ObserverFunc(func(e leasehold.Event) {
+				if e.Kind == leasehold.EventLoadStarted {
+					e.Load.Context = left
+				}
+			})
+			g, _ := f.open(func(c *singleflight.Config[string]) { c.Observer, c.LoadTimeout = takesAway, time.Second })
+			fetch(f, f.Context(), g, "k", func(ctx context.Context) (string, error) { return "v", ctx.Err() }).want("v", singleflight.Loaded)
+			redistest.WantErr(f, fetch(f, f.Context(), g, "l", fails(errBoom)).failed(), errBoom)
 		})
-		g, _ := f.open(func(c *singleflight.Config[string]) { c.Observer, c.LoadTimeout = takesAway, time.Second })
-		fetch(f, f.Context(), g, "k", func(ctx context.Context) (string, error) { return "v", ctx.Err() }).want("v", singleflight.Loaded)
-		redistest.WantErr(f, fetch(f, f.Context(), g, "l", fails(errBoom)).failed(), errBoom)
-	})
+	}
 }
 
 // The text of a loader's error is that of its first use, and is cut for other processes. A text that never comes makes
