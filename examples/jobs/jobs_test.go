@@ -3,7 +3,6 @@ package main
 import (
 	"testing"
 
-	"github.com/leasehold-go/leasehold/examples/internal/demo"
 	"github.com/leasehold-go/leasehold/examples/internal/demotest"
 	"github.com/leasehold-go/leasehold/internal/database"
 )
@@ -40,20 +39,5 @@ func TestLaterTokenOwnsTheJob(t *testing.T) {
 				t.Errorf("%s: %v, %v; want %v", s.what, got, err, s.want)
 			}
 		}
-	})
-}
-
-func TestVerdictFindsFault(t *testing.T) {
-	demotest.FindsFault(t, func(events *[]demo.Event) demo.Problems { return verdict(*events) }, func() *[]demo.Event {
-		events := []demo.Event{{Kind: busy}}
-		for id := 1; id <= jobs; id++ {
-			events = append(events, demo.Event{Kind: claimed, Number: id, Token: uint64(id)}, demo.Event{Kind: finished, Number: id})
-		}
-		return &events
-	}, map[string]func(*[]demo.Event){
-		"finished 2 times": func(all *[]demo.Event) { *all = append(*all, demo.Event{Kind: finished, Number: 3}) },
-		"finished 0 times": func(all *[]demo.Event) { *all = (*all)[:len(*all)-1] },
-		"not tried":        func(all *[]demo.Event) { *all = (*all)[1:] },
-		"with token":       func(all *[]demo.Event) { *all = append(*all, demo.Event{Kind: claimed, Number: 3, Token: 3}) },
 	})
 }

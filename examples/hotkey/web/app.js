@@ -31,7 +31,7 @@ function draw(s) {
 		const tr = document.createElement("tr");
 		tr.dataset.mode = r.mode;
 		const per = r.expiries ? (r.loads / r.expiries).toFixed(2) : "–";
-		for (const cell of [r.mode, r.requests, r.expiries, r.loads, per, r.most, r.hits, r.stale, r.waits, r.memory, r.errors, `${r.p99.toFixed(1)} ms`]) {
+		for (const cell of [r.mode, r.requests, r.expiries, r.loads, per, r.most, ...["cached", "stale", "shared", "near"].map((from) => r.answers[from] ?? 0), r.errors]) {
 			tr.insertCell().textContent = cell;
 		}
 		return tr;

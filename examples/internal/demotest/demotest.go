@@ -42,8 +42,8 @@ func Main(m *testing.M, p demo.Program) {
 }
 
 // Check gives the show on an embedded Redis. It fails the test where there is a problem, and
-// where a line is wider than a terminal of 80 columns. It returns what the show prints.
-func Check(t *testing.T, p demo.Program) string {
+// where a line is wider than a terminal of 80 columns.
+func Check(t *testing.T, p demo.Program) {
 	t.Helper()
 	t.Setenv("REDIS_URL", "")
 	var text strings.Builder
@@ -58,23 +58,6 @@ func Check(t *testing.T, p demo.Program) string {
 	for line := range strings.Lines(text.String()) {
 		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 80 {
 			t.Errorf("wider than 80 columns: %q", line)
-		}
-	}
-	return text.String()
-}
-
-// FindsFault fails the test unless verdict finds no fault with a good run, and with each
-// spoilt one the fault that its name says.
-func FindsFault[T any](t *testing.T, verdict func(T) demo.Problems, good func() T, faults map[string]func(T)) {
-	t.Helper()
-	if problems := verdict(good()); len(problems) > 0 {
-		t.Fatalf("fault is found with a good run: %q", problems)
-	}
-	for want, spoil := range faults {
-		run := good()
-		spoil(run)
-		if problems := strings.Join(verdict(run), "\n"); !strings.Contains(problems, want) {
-			t.Errorf("the verdict is %q; want %q", problems, want)
 		}
 	}
 }
