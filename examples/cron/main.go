@@ -28,7 +28,6 @@ import (
 
 var program = demo.Program{
 	Name:  "cron",
-	Limit: 50 * time.Second,
 	Run:   run,
 	Roles: map[string]demo.Role{"scheduler": scheduler},
 }

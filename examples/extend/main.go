@@ -19,7 +19,6 @@ import (
 
 var program = demo.Program{
 	Name:  "extend",
-	Limit: 45 * time.Second,
 	Run:   run,
 	Roles: map[string]demo.Role{"worker": worker, "heir": heir},
 }

@@ -27,7 +27,6 @@ import (
 
 var program = demo.Program{
 	Name:  "fencing",
-	Limit: 50 * time.Second,
 	Run:   run,
 	Roles: map[string]demo.Role{"depositor": depositor},
 }

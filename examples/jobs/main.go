@@ -29,7 +29,6 @@ import (
 
 var program = demo.Program{
 	Name:  "jobs",
-	Limit: 50 * time.Second,
 	Run:   run,
 	Roles: map[string]demo.Role{"worker": worker},
 }

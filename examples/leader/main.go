@@ -24,7 +24,6 @@ import (
 
 var program = demo.Program{
 	Name:  "leader",
-	Limit: 45 * time.Second,
 	Run:   run,
 	Roles: map[string]demo.Role{"candidate": candidate},
 }

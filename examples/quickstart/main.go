@@ -26,7 +26,6 @@ import (
 
 var program = demo.Program{
 	Name:  "quickstart",
-	Limit: 60 * time.Second,
 	Run:   run,
 	Roles: map[string]demo.Role{"worker": worker},
 }

@@ -28,7 +28,6 @@ import (
 
 var program = demo.Program{
 	Name:  "tenants",
-	Limit: 55 * time.Second,
 	Run:   run,
 	Roles: map[string]demo.Role{"service": service},
 }

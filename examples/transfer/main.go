@@ -28,7 +28,6 @@ import (
 
 var program = demo.Program{
 	Name:  "transfer",
-	Limit: 60 * time.Second,
 	Run:   run,
 	Roles: map[string]demo.Role{"mover": mover},
 }

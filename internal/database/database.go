@@ -53,13 +53,14 @@ func (d *Database) Print(print func(format string, args ...any)) {
 	}
 }
 
-// Make is Connect, a connection pool of that database, and these statements run there.
+// Make is Connect, a connection pool of that database, and these statements run there. Child processes find it [FromEnv].
 func Make(ctx context.Context, run string, statements ...string) (*Database, *sql.DB, error) {
 	d, err := Connect(ctx, run)
 	if err != nil {
 		return nil, nil, err
 	}
 	db, err := Open(d.URL)
+	err = errors.Join(err, os.Setenv(envURL, d.URL))
 	for _, statement := range statements {
 		if err == nil {
 			_, err = db.ExecContext(ctx, statement)
@@ -86,9 +87,6 @@ func Open(address string) (*sql.DB, error) {
 
 // envURL carries the URL to the processes of a run.
 const envURL = "LEASEHOLD_EXAMPLE_DATABASE"
-
-// Env is the environment by which a child process finds the database.
-func (d *Database) Env() []string { return []string{envURL + "=" + d.URL} }
 
 // FromEnv opens the database of the run, in a child process.
 func FromEnv() (*sql.DB, error) { return Open(os.Getenv(envURL)) }

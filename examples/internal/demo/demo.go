@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -24,8 +23,7 @@ import (
 // Program is an example: a parent process that shows something, and the roles of
 // its child processes.
 type Program struct {
-	Name  string
-	Limit time.Duration // after this long a run is given up
+	Name string
 
 	// Run is the whole show. The problems that it returns went against what the
 	// example promises.
@@ -34,6 +32,9 @@ type Program struct {
 
 	Serves bool // it runs until it is interrupted, which is no problem
 }
+
+// limit is after how long a run is given up.
+const limit = 100 * time.Second
 
 // Problems is what went against what an example promises, and what kept it from
 // being tried.
@@ -54,7 +55,7 @@ func (p Program) Main() {
 	defer stop()
 	if !p.Serves {
 		var cancel func()
-		ctx, cancel = context.WithTimeoutCause(ctx, p.Limit, fmt.Errorf("not done after %v: gave up", p.Limit))
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %v: gave up", limit))
 		defer cancel()
 	}
 	problems, err := p.Show(ctx, os.Stdout)
@@ -185,10 +186,6 @@ func (s *Show) Database(statements ...string) (*database.Database, *sql.DB) {
 	Check(err)
 	s.Defer(d.Close)
 	s.Defer(func() { _ = db.Close() })
-	for _, variable := range d.Env() {
-		name, value, _ := strings.Cut(variable, "=")
-		Check(os.Setenv(name, value))
-	}
 	return d, db
 }
 
