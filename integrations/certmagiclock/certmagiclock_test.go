@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/caddyserver/certmagic"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/integrations/certmagiclock"
@@ -111,30 +110,6 @@ func TestUnlockGivesBackTheOldest(t *testing.T) {
 		redistest.NoError(t, s.Unlock(t.Context(), name))
 		wantHeld(t, m, held)
 	}
-}
-
-// CertMagic finds RenewLockLease, and the attempt fails while another server has the name.
-func TestCertMagicRenews(t *testing.T) {
-	rdb, family, dir := redistest.MiniClient(t), redistest.Name(t), t.TempDir()
-	m := newMutex(t, rdb, family, 0)
-	s := newStorage(t, dir, m)
-	issuer, renewed := newAuthority(t), 0
-	magic := instance(t, &counting{Storage: s, renewed: &renewed}, issuer)
-	attempt := 0
-	ctx := context.WithValue(t.Context(), certmagic.AttemptsCtxKey, &attempt)
-	redistest.WantErr(t, magic.ObtainCertSync(ctx, name))
-	redistest.Check(t, renewed == 1 && issuer.issued.Load() == 1,
-		"renewed %d times, issued %d certificates; want 1 of each", renewed, issuer.issued.Load())
-}
-
-type counting struct {
-	*certmagiclock.Storage
-	renewed *int
-}
-
-func (c *counting) RenewLockLease(ctx context.Context, name string, d time.Duration) error {
-	*c.renewed++
-	return c.Storage.RenewLockLease(ctx, name, d)
 }
 
 // A revoked lock does not stop CertMagic: it cannot be told. Two certificates are issued.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -68,5 +67,3 @@ func inBackground(ctx context.Context, client pb.TestServiceClient) <-chan error
 	go func() { errs <- call(ctx, client) }()
 	return errs
 }
-
-const soon = 600 * time.Millisecond

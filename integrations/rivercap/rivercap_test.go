@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
@@ -170,36 +169,16 @@ func TestStops(t *testing.T) {
 	captest.WantState(t, caps, 0, 0)
 }
 
-// While Redis is away each job is snoozed, and none is lost.
-func TestHungRedis(t *testing.T) {
-	_, pool := newDatabase(t)
-	p := redistest.NewProxy(t, redistest.Mini(t).Addr())
-	caps := captest.New(t, p.Client(func(o *redis.Options) { o.ReadTimeout = 300 * time.Millisecond }),
-		semaphore.Config{Limit: 1, TTL: time.Second})
-	started := make(chan struct{}, 10)
-	work := func(ctx context.Context, j *river.Job[job]) error {
-		started <- struct{}{}
-		if len(started) == 1 {
-			<-ctx.Done() // the first one loses its lease
-			return ctx.Err()
-		}
-		return nil
-	}
-	client := newClient(t, pool, caps, rivercap.Config{UnavailableDelay: 200 * time.Millisecond}, 10, work)
-	start(t, client)
-	rows := []*rivertype.JobRow{insert(t, client, tenant, once)}
-	redistest.Eventually(t, "the first job runs", func() bool { return len(started) == 1 })
-	p.Cut(true, true)
-	for range 3 {
-		rows = append(rows, insert(t, client, tenant, once))
-	}
-	for _, row := range rows {
-		awaitSnooze(t, client, row.ID)
-	}
-	p.Heal()
-	for _, row := range rows {
-		if row := await(t, client, row.ID, rivertype.JobStateCompleted); row.Attempt != 1 {
-			t.Errorf("job %d took %d attempts", row.ID, row.Attempt)
-		}
-	}
+// While Redis cannot be asked, a job is snoozed for the UnavailableDelay and up to half of it. TestRefusedAndLostJobs
+// shows that a snooze loses no job and uses up no attempt.
+func TestUnavailable(t *testing.T) {
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
+	redistest.WantErr(t, caps.Close(t.Context()))
+	capped := redistest.Must(rivercap.New(caps, rivercap.Config{
+		Key: func(*rivertype.JobRow) string { return tenant }, UnavailableDelay: time.Minute,
+	}))(t)
+	var snooze *rivertype.JobSnoozeError
+	err := capped.Work(t.Context(), &rivertype.JobRow{}, func(context.Context) error { return nil })
+	redistest.CheckNow(t, errors.As(err, &snooze), "%v; want a snooze", err)
+	redistest.Between(t, snooze.Duration, time.Minute, 90*time.Second, "it is snoozed for %v")
 }
