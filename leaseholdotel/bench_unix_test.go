@@ -5,7 +5,6 @@ package leaseholdotel_test
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"syscall"
@@ -14,6 +13,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/leaseholdotel"
 	"github.com/leasehold-go/leasehold/semaphore"
@@ -51,32 +51,26 @@ func BenchmarkMetricsOfAPair(b *testing.B) {
 	}
 }
 
-// BenchmarkPairsBeside is what a pair of Acquire and Release costs the client without an Observer and with metrics, in
-// turns of a few hundred pairs on one server, so that whatever else the machine does hits both. The handle without one
-// is there twice: the difference of these two is what the measurement can't resolve.
+// BenchmarkPairsBeside is what a pair of Acquire and Release costs the client without an Observer, and what metrics add,
+// in turns of a few hundred pairs on one server, so that whatever else the machine does hits both.
 func BenchmarkPairsBeside(b *testing.B) {
 	rdb := redistest.Shared(b, redistest.Newest(b)).Client()
 	reader := sdk.NewManualReader()
 	o := redistest.Must(leaseholdotel.New(leaseholdotel.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(reader))}))(b)
-	var handles [3]*semaphore.Semaphore // without, without, with metrics
-	for i := range handles {
-		cfg := semaphore.Config{Name: redistest.Name(b), Limit: 1000}
-		if i == 2 {
-			cfg.Observer = o
-		}
-		handles[i] = redistest.Must(semaphore.New(rdb, cfg))(b)
-		defer handles[i].Close(context.Background())
+	open := func(o leasehold.Observer) *semaphore.Semaphore {
+		s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: redistest.Name(b), Limit: 1000, Observer: o}))(b)
+		b.Cleanup(func() { _ = s.Close(context.Background()) })
+		return s
 	}
+	without, with := open(nil), open(o)
 	const pairs = 512 // a turn
-	turn := func(i, goroutines int) (worked, allocs float64) {
-		var memory runtime.MemStats
-		runtime.ReadMemStats(&memory)
-		mallocs, before := memory.Mallocs, cpu()
+	turn := func(s *semaphore.Semaphore, goroutines int) float64 {
+		before := cpu()
 		var all sync.WaitGroup
 		for range goroutines {
 			all.Go(func() {
 				for range pairs / goroutines {
-					l, err := handles[i].Acquire(context.Background(), "k")
+					l, err := s.Acquire(context.Background(), "k")
 					if err == nil {
 						err = l.Release()
 					}
@@ -85,36 +79,25 @@ func BenchmarkPairsBeside(b *testing.B) {
 			})
 		}
 		all.Wait()
-		if i == 2 {
+		if s == with {
 			_ = reader.Collect(context.Background(), &metricdata.ResourceMetrics{}) // records what was kept, too
 		}
-		worked = float64(cpu()-before) / pairs
-		runtime.ReadMemStats(&memory)
-		return worked, float64(memory.Mallocs-mallocs) / pairs
+		return float64(cpu()-before) / pairs
 	}
 	for _, goroutines := range []int{1, 128} {
 		b.Run(fmt.Sprint("goroutines-", goroutines), func(b *testing.B) {
-			figures := map[string][]float64{}
-			note := func(name string, x float64) { figures[name] = append(figures[name], x) }
-			for i := range handles {
-				turn(i, goroutines) // warms it up
+			var bare, more []float64
+			turn(without, goroutines) // warms it up
+			turn(with, goroutines)
+			for b.Loop() {
+				one := turn(without, goroutines)
+				bare, more = append(bare, one), append(more, turn(with, goroutines)-one)
 			}
-			for n := 0; b.Loop(); n++ {
-				var worked, allocs [len(handles)]float64
-				for j := range handles {
-					i := (n + j) % len(handles)
-					worked[i], allocs[i] = turn(i, goroutines)
-				}
-				note("cpu-ns/pair", worked[0])
-				note("noise-cpu-ns/pair", worked[1]-worked[0])
-				note("metrics-cpu-ns/pair", worked[2]-worked[0])
-				note("metrics-allocs/pair", allocs[2]-allocs[0])
-			}
-			b.ReportMetric(0, "ns/op") // of three turns, says nothing
-			for name, all := range figures {
-				slices.Sort(all)
-				b.ReportMetric(all[len(all)/2], name)
-			}
+			slices.Sort(bare)
+			slices.Sort(more)
+			b.ReportMetric(0, "ns/op") // of two turns, says nothing
+			b.ReportMetric(bare[len(bare)/2], "cpu-ns/pair")
+			b.ReportMetric(more[len(more)/2], "metrics-cpu-ns/pair")
 		})
 	}
 }
