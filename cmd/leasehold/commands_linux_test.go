@@ -53,7 +53,7 @@ func TestAnswerThatCannotBeWrittenIsAnError(t *testing.T) {
 // put right: a holder that hangs, a tenant that crowds the others out and a load that fails.
 func TestDemoHasSomethingToPutRight(t *testing.T) {
 	t.Parallel()
-	x := start(t, "", "demo", "--hosts", "1", "--pace", "0.2")
+	x := start(t, "", "demo")
 	url := ""
 	for url == "" {
 		line := x.line()

@@ -51,6 +51,16 @@ func TestRevokedProgramIsStopped(t *testing.T) {
 	}
 }
 
+// A program that need not end outlasts its lease, and the tool says so.
+func TestProgramGoesOnWithoutItsLease(t *testing.T) {
+	s := newSite(t)
+	x := s.sh(`trap "echo told" TERM; echo on; sleep 4; echo over`, "--ttl", "1s", "--lost", "warn")
+	x.says("on")
+	redistest.WantErr(t, s.rdb.Del(t.Context(), s.part("holders")).Err())
+	x.says("over")
+	x.ends(124, "goes on")
+}
+
 // A tool that waits and whose place is revoked ends as one whose lease is lost, and its program never runs.
 func TestRevokedWaiterRunsNothing(t *testing.T) {
 	s := newSite(t)
@@ -153,7 +163,8 @@ func TestToolWithoutARightToTheAudit(t *testing.T) {
 	}
 }
 
-// Programs run in turn, and a revoked one is stopped, wherever the lease is.
+// Programs run in turn, and a revoked one is stopped, wherever the lease is. The lease that is handed to the second is
+// short at first, shorter than the grace.
 func TestRunOnAllDeployments(t *testing.T) {
 	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
 		s := &site{t: t, url: target.URL(t), name: redistest.Name(t)}

@@ -144,22 +144,6 @@ func TestSignalWhileWaitingLeavesNoWaiter(t *testing.T) {
 	}
 }
 
-// A lease that another process hands over is short at first, shorter than the grace may be.
-func TestProgramThatWaitedRuns(t *testing.T) {
-	s := newSite(t)
-	for kind, how := range map[string][]string{"mtx": {"--mutex", s.name}, "sem": {"--semaphore", s.name, "--limit", "1"}} {
-		args := append([]string{"run", "--key", "k", "--ttl", "1m", "--grace", "20s"}, how...)
-		holder := start(t, s.url, append(args, "--", "sh", "-c", "echo on; sleep 600")...)
-		holder.says("on")
-		next := start(t, s.url, append(args, "--", "sh", "-c", "echo on; exit 4")...)
-		redistest.Eventually(t, "a waiter", func() bool {
-			return s.rdb.ZCard(t.Context(), "leasehold:"+kind+":{"+s.name+":k}:queue").Val() == 1
-		})
-		holder.signal(syscall.SIGTERM)
-		next.ends(4)
-	}
-}
-
 // A permit of run is none of a family of that name with a total: docs/run.md says so.
 func TestPermitCountsBesideATotal(t *testing.T) {
 	s := newSite(t)

@@ -38,7 +38,7 @@ func startSecured(v Version) (*secured, error) {
 	dir, err3 := os.MkdirTemp("", "leasehold-tls-")
 	defer os.RemoveAll(dir) // the server has read them when it answers
 	var err4 error
-	s.config, err4 = writeCertificate(dir)
+	s.config, err4 = WriteCertificate(dir)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return s, err
 	}
@@ -109,9 +109,9 @@ func documentedRules(begin string, least int) (rules []string, err error) {
 	return rules, nil
 }
 
-// writeCertificate makes a certificate for both ends, which vouches for itself, leaves the server's
-// files in dir, and returns what a client needs.
-func writeCertificate(dir string) (*tls.Config, error) {
+// WriteCertificate makes a certificate for both ends, which vouches for itself, leaves the files
+// server.crt and server.key in dir, and returns what a client needs.
+func WriteCertificate(dir string) (*tls.Config, error) {
 	key, err1 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	own := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "leasehold test"},

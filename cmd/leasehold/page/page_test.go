@@ -16,7 +16,6 @@ import (
 
 	"github.com/leasehold-go/leasehold/cmd/leasehold/page"
 	"github.com/leasehold-go/leasehold/internal/redistest"
-	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -207,34 +206,6 @@ func TestTenBrowsersCostWhatOneCosts(t *testing.T) {
 	time.Sleep(1500 * time.Millisecond)
 	together := over()
 	redistest.Check(t, together <= alone*13/10, "ten browsers cost %d commands, one %d", together, alone)
-}
-
-// What is shown is a second old at most, on a single server, Sentinel and Cluster.
-func TestStatesFollowTheLeases(t *testing.T) {
-	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
-		rdb, prefix := target.Client(t), redistest.Name(t)
-		m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: prefix}))(t)
-		var locks []*mutex.Lock
-		for i := range 12 { // over all primaries
-			l := redistest.Must(m.Lock(t.Context(), fmt.Sprintf("job-%02d", i)))(t)
-			locks = append(locks, l)
-		}
-		s := serve(t, target.Admin(t), page.Options{Prefix: prefix})
-		states := watch(t, s.URL+"/events?idle=1")
-		held := func(s map[string]any) (n int) {
-			for _, r := range s["rows"].([]any) {
-				n += int(r.(map[string]any)["inUse"].(float64))
-			}
-			return n
-		}
-		first := redistest.Get(t, "a state", states)
-		redistest.CheckNow(t, held(first) == 12 && len(first["rows"].([]any)) == 12, "the first state is %v", first)
-		for _, l := range locks {
-			redistest.WantErr(t, l.Unlock())
-		}
-		redistest.Eventually(t, "the locks to be free", func() bool { return held(redistest.Get(t, "a state", states)) == 0 })
-		redistest.WantErr(t, m.Close(t.Context()))
-	})
 }
 
 // A tenant of a family with a total that has gone idle holds nothing any more, whether or not its row is shown.

@@ -279,7 +279,7 @@ func TestPhone(t *testing.T) {
 func busy(t *testing.T, rdb *redis.Client, prefix string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- demo.Run(ctx, rdb, demo.Options{Prefix: prefix, Hosts: 3, Pace: 1}) }()
+	go func() { done <- demo.Run(ctx, rdb, prefix) }()
 	t.Cleanup(func() {
 		cancel()
 		redistest.WantErr(t, <-done)

@@ -179,6 +179,7 @@ func TestIdleFamilyWithATotal(t *testing.T) {
 	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
 		p := newPlace(t, target)
 		p.set("", "--total", "9")
+		p.set("before it was 9, set by hand…--total --hashed 0", "--total", "--hashed", "9")
 		p.set("", "--key", "acme", "1")
 		s := p.listed()
 		redistest.Check(t, s.HasTotal && s.Total == 9 && s.Limit == 1 && s.StoredLimit, "show lists %+v", s)

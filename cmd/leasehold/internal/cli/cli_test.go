@@ -2,20 +2,13 @@ package cli
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
@@ -124,25 +117,10 @@ func TestManPagesAndCompletionAreWritten(t *testing.T) {
 	}
 }
 
-func certificate(t *testing.T) (cert, key string) {
-	t.Helper()
-	private := redistest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	of := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der := redistest.Must(x509.CreateCertificate(rand.Reader, of, of, &private.PublicKey, private))(t)
-	keyDER := redistest.Must(x509.MarshalECPrivateKey(private))(t)
-	write := func(name, kind string, der []byte) string {
-		file := filepath.Join(t.TempDir(), name)
-		redistest.WantErr(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
-		return file
-	}
-	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "EC PRIVATE KEY", keyDER)
-}
-
 func TestTLSAndPasswordByFile(t *testing.T) {
-	cert, key := certificate(t)
+	dir := t.TempDir()
+	redistest.Must(redistest.WriteCertificate(dir))(t)
+	cert, key := filepath.Join(dir, "server.crt"), filepath.Join(dir, "server.key")
 	l := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	_ = l.Close()

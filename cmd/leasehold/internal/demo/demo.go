@@ -18,14 +18,6 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// Options say how large the fleet is.
-type Options struct {
-	Prefix string
-	Hosts  int // handles of each family, as many processes would have
-	// Pace stretches or shortens all holds and pauses; 1 = as on a calm day.
-	Pace float64
-}
-
 // Trouble is what an engineer on call may find in the demo, and how it is put right.
 const Trouble = `Three things are wrong in it:
   a holder hangs            lock jobs/backup: see ls --sort held, show, revoke
@@ -34,6 +26,7 @@ const Trouble = `Three things are wrong in it:
 `
 
 const (
+	hosts        = 4 // as many handles of each family
 	importsTotal = 10
 	// hangTTL is short, so that the holder that hangs stands out after 20 s.
 	hangTTL = 2 * time.Second
@@ -45,18 +38,18 @@ var (
 )
 
 type fleet struct {
-	Options
 	ctx     context.Context
 	rdb     redis.UniversalClient
+	prefix  string // of all keys
 	handles []interface{ Close(context.Context) error }
 	errs    []error
 	workers []func() // they begin when all handles are made
 }
 
 // Run works until ctx ends, and gives everything back.
-func Run(ctx context.Context, rdb redis.UniversalClient, o Options) error {
-	f := &fleet{Options: o, ctx: ctx, rdb: rdb}
-	for i := range o.Hosts {
+func Run(ctx context.Context, rdb redis.UniversalClient, prefix string) error {
+	f := &fleet{ctx: ctx, rdb: rdb, prefix: prefix}
+	for i := range hosts {
 		f.host(fmt.Sprintf("node-%d", i+1))
 	}
 	f.hang()
@@ -81,20 +74,20 @@ func Run(ctx context.Context, rdb redis.UniversalClient, o Options) error {
 }
 
 func (f *fleet) permits(cfg semaphore.Config) *semaphore.Semaphore {
-	cfg.Prefix, cfg.TTL = f.Prefix, 10*time.Second
+	cfg.Prefix, cfg.TTL = f.prefix, 10*time.Second
 	s, err := semaphore.New(f.rdb, cfg)
 	f.handles, f.errs = append(f.handles, s), append(f.errs, err)
 	return s
 }
 
 func (f *fleet) locks(label string, ttl time.Duration) *mutex.Mutex {
-	m, err := mutex.New(f.rdb, mutex.Config{Name: "jobs", Label: label, Prefix: f.Prefix, TTL: ttl})
+	m, err := mutex.New(f.rdb, mutex.Config{Name: "jobs", Label: label, Prefix: f.prefix, TTL: ttl})
 	f.handles, f.errs = append(f.handles, m), append(f.errs, err)
 	return m
 }
 
 func (f *fleet) cache(cfg singleflight.Config[string]) *singleflight.Group[string] {
-	cfg.Prefix = f.Prefix
+	cfg.Prefix = f.prefix
 	g, err := singleflight.New(f.rdb, cfg)
 	f.handles, f.errs = append(f.handles, g), append(f.errs, err)
 	return g
@@ -117,7 +110,7 @@ func (f *fleet) again(do func()) {
 func (f *fleet) pause(least, most time.Duration) {
 	x := rand.Float64()
 	select {
-	case <-time.After(time.Duration(f.Pace * (float64(least) + x*x*float64(most-least)))):
+	case <-time.After(least + time.Duration(x*x*float64(most-least))):
 	case <-f.ctx.Done():
 	}
 }
