@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/integrations/certmagiclock"
 	"github.com/leasehold-go/leasehold/internal/redistest"
