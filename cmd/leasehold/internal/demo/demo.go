@@ -142,7 +142,7 @@ func (f *fleet) host(label string) {
 	})
 	locks := f.locks(label, 10*time.Second)
 	for _, key := range jobs {
-		f.work(1, func() { f.job(locks, key) })
+		f.work(1, func() { f.job(locks, key, 15*time.Second) })
 	}
 	pages := f.cache(singleflight.Config[string]{Name: "pages", Label: label, TTL: 12 * time.Second, StaleFor: 20 * time.Second, MaxLoads: 4})
 	f.work(4, func() {
@@ -154,12 +154,12 @@ func (f *fleet) host(label string) {
 	})
 }
 
-func (f *fleet) job(m *mutex.Mutex, key string) {
+func (f *fleet) job(m *mutex.Mutex, key string, most time.Duration) {
 	l, err := m.Lock(f.ctx, key)
 	if err != nil {
 		return
 	}
-	f.pause(time.Second, 15*time.Second)
+	f.pause(time.Second, most)
 	_ = l.Unlock()
 	f.pause(0, 8*time.Second)
 }
@@ -190,7 +190,7 @@ func (f *fleet) hang() {
 		m := f.locks(label, hangTTL)
 		f.workers = append(f.workers, func() {
 			<-hung
-			f.again(func() { f.job(m, "backup") })
+			f.again(func() { f.job(m, "backup", 2*time.Second) })
 		})
 	}
 }
