@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
-	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/listing"
 )
 
@@ -22,8 +21,8 @@ import (
 // one key. Browsers with the same view share all that is done for it.
 type view struct {
 	search string
-	kind   keys.Kind // "" = all
-	family string    // "" = all
+	kind   string // its word; "" = all
+	family string // "" = all
 	order  string
 	idle   bool // also keys on which nothing happens
 	rows   int
@@ -36,11 +35,9 @@ const (
 )
 
 func parseView(q url.Values) (view, error) {
-	v := view{search: q.Get("q"), family: q.Get("family"), order: q.Get("sort"), idle: q.Get("idle") == "1", rows: fewRows, chosen: q.Get("key")}
-	if word := q.Get("kind"); word != "" {
-		if v.kind = text.Kinds[word]; v.kind == "" {
-			return v, fmt.Errorf("kind is not one of mutex, semaphore, cache, guard")
-		}
+	v := view{search: q.Get("q"), kind: q.Get("kind"), family: q.Get("family"), order: q.Get("sort"), idle: q.Get("idle") == "1", rows: fewRows, chosen: q.Get("key")}
+	if v.kind != "" && text.Kinds[v.kind] == "" {
+		return v, fmt.Errorf("kind is not one of mutex, semaphore, cache, guard")
 	}
 	if len(v.search)+len(v.family)+len(v.chosen) > 4096 {
 		return v, fmt.Errorf("the search is too long")
@@ -62,7 +59,7 @@ func id(r listing.Resource) string {
 
 func (v view) has(u listing.Use) bool {
 	switch {
-	case v.kind != "" && u.Kind != v.kind, v.family != "" && u.Family != v.family && text.Safe(u.Family) != v.family:
+	case v.kind != "" && text.Kind(u.Kind) != v.kind, v.family != "" && u.Family != v.family && text.Safe(u.Family) != v.family:
 		return false
 	case !v.idle && u.Idle():
 		return false

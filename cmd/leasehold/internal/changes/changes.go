@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/listing"
 	"github.com/leasehold-go/leasehold/mutex"
@@ -32,8 +33,15 @@ func Set(ctx context.Context, rdb redis.UniversalClient, prefix string, of listi
 }
 
 // Revoke takes a lease, a waiter's place or the right to load away, by its id as listings show it. The reason is
-// for its holder and for the audit.
+// for its holder and for the audit. One of a quorum's servers can't take its lock away.
 func Revoke(ctx context.Context, rdb redis.UniversalClient, prefix string, of listing.Resource, id, reason string) error {
+	if of.Kind == keys.Quorum {
+		s, err := listing.New(rdb, prefix).State(ctx, of, listing.Bounds{})
+		if err == nil && s.InUse+len(s.Waiters) > 0 {
+			return fmt.Errorf("%w: several servers decide this lock, and only Revoke of a handle of all of them takes it away", leasehold.ErrInvalid)
+		}
+		return leasehold.ErrNoLease
+	}
 	return with(ctx, rdb, prefix, of, func(h handle) error { return h.Revoke(ctx, of.Key, id, reason) })
 }
 

@@ -85,6 +85,26 @@ func TestLsAndShowOnAllDeployments(t *testing.T) {
 	})
 }
 
+// Each server of a quorum shows its locks. None of them alone takes one away.
+func TestLockOfAQuorumIsShown(t *testing.T) {
+	var rdbs []redis.UniversalClient
+	var url string
+	for range 3 {
+		rdb, of := mini(t)
+		rdbs, url = append(rdbs, rdb), of
+	}
+	m := redistest.Must(mutex.NewQuorum(rdbs, mutex.Config{Name: "jobs"}))(t)
+	defer m.Close(t.Context())
+	l := redistest.Must(m.Lock(t.Context(), "nightly"))(t)
+	defer l.Unlock()
+	ok(t, url, "mutex…jobs…nightly…1/1…of a quorum", "ls", "--kind", "mutex")
+	key := []string{"--mutex", "jobs", "--key", "nightly"}
+	out := ok(t, url, "mutex jobs/nightly (of a quorum): 1 of 1 in use", append([]string{"show"}, key...)...)
+	id := strings.Fields(out[strings.Index(out, "EXPIRES IN"):])[2]
+	refused(t, url, "several servers", append([]string{"revoke", "--reason", "r", id}, key...)...)
+	redistest.NoError(t, l.Context().Err())
+}
+
 func commands(c *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{c}
 	for _, sub := range c.Commands() {

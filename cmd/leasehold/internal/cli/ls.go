@@ -69,7 +69,7 @@ error. A name that is no UTF-8 is also given as family_base64 or key_base64.`,
 				}
 				usual := listing.Usual(slices.Values(uses))
 				uses = slices.DeleteFunc(uses, func(u listing.Use) bool {
-					return u.Idle() && !all || kind != "" && u.Kind != text.Kinds[kind] || family != "" && u.Family != family || longer > 0 && u.HeldFor <= longer ||
+					return u.Idle() && !all || kind != "" && text.Kind(u.Kind) != kind || family != "" && u.Family != family || longer > 0 && u.HeldFor <= longer ||
 						!text.Matches(u.Resource, strings.Join(args, ""))
 				})
 				listing.SortUses(uses, order)

@@ -37,10 +37,13 @@ func (x *target) flags(c *cobra.Command) {
 	c.MarkFlagsMutuallyExclusive("mutex", "semaphore", "cache", "guard")
 }
 
-// resources are what it may mean: a semaphore's key may be a tenant of a family with a total.
+// resources are what it may mean: a semaphore's key may be a tenant of a family with a total, a mutex of a quorum.
 func (x *target) resources(prefix string) (all []listing.Resource, err error) {
 	for word, family := range x.families {
 		kind := text.Kinds[word]
+		if *family != "" && kind == keys.Mutex && x.key != "" { // or one that several servers decide
+			all = append(all, listing.Of(prefix, keys.Quorum, *family, keys.Shown(x.key, x.hashed), false))
+		}
 		for _, total := range []bool{true, false} {
 			// Without a key only a family with a total, and the loads of a cache, are shown.
 			if *family != "" && (!total || kind == keys.Semaphore) && (x.key != "" || total || kind == keys.Flight) {
@@ -137,11 +140,13 @@ func found(ctx context.Context, l *listing.Lister, of []listing.Resource) (state
 }
 
 // state writes a state. Where it is oneOfSome it says which: which version of a cached
-// value, or whether of a family with a total.
+// value, or whether of a family with a total. Of a lock of several servers it always says so.
 func (a *app) state(s listing.State, usual time.Duration, oneOfSome bool) {
 	of := text.Title(s.Resource)
 	switch {
-	case !oneOfSome:
+	case s.Kind == keys.Quorum:
+		of += " (of a quorum)"
+	case !oneOfSome, s.Kind == keys.Mutex:
 	case s.Kind == keys.Flight:
 		of += " (schema " + cmp.Or(s.Schema, "0") + ")"
 	case s.HasTotal:

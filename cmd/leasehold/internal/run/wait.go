@@ -151,7 +151,7 @@ func refused(err error, o Options) error {
 	case errors.Is(err, leasehold.ErrLost):
 		return failed(CodeLost, err)
 	case errors.Is(err, leasehold.ErrBusy), errors.Is(err, leasehold.ErrQueueFull), errors.Is(err, errWaitOver):
-		why, kind := err.Error(), "mutex"
+		why, kind, show := err.Error(), "mutex", "show"
 		var busy *leasehold.BusyError
 		if errors.As(err, &busy) {
 			why = fmt.Sprintf("%d of %d in use, %d waiting", busy.InUse, busy.Limit, busy.Waiting)
@@ -159,8 +159,11 @@ func refused(err error, o Options) error {
 		if o.Mutex == "" {
 			kind = "semaphore"
 		}
-		return failed(CodeConflict, fmt.Errorf("%s %s/%s was not free in time, and the program did not run: %s; leasehold show --%[1]s %[2]s --key %[3]s names its holder",
-			kind, o.Mutex+o.Semaphore, o.Key, why))
+		if o.Quorum {
+			show += " --redis URL" // of any of the servers
+		}
+		return failed(CodeConflict, fmt.Errorf("%s %s/%s was not free in time, and the program did not run: %s; leasehold %s --%[1]s %[2]s --key %[3]s names its holder",
+			kind, o.Mutex+o.Semaphore, o.Key, why, show))
 	case errors.Is(err, context.Canceled): // the wait is over, and only Redis can say that another one has the lease
 		return failed(CodeUnreachable, errSilent)
 	case errors.Is(err, leasehold.ErrUnavailable):

@@ -14,14 +14,14 @@ import (
 // Kinds are the kinds of resources by their words.
 var Kinds = map[string]keys.Kind{"mutex": keys.Mutex, "semaphore": keys.Semaphore, "cache": keys.Flight, "guard": keys.Guard}
 
-// Kind is the word for a kind.
+// Kind is the word for a kind. A lock that several servers decide is a mutex, too, with a note.
 func Kind(k keys.Kind) string {
 	for word, kind := range Kinds {
 		if kind == k {
 			return word
 		}
 	}
-	return string(k)
+	return "mutex"
 }
 
 // Name is how a key is shown: of a resource without one, what it is.
@@ -92,6 +92,9 @@ func held(d time.Duration, overlong bool) string {
 
 func Note(u listing.Use) string {
 	var all []string
+	if u.Kind == keys.Quorum {
+		all = append(all, "of a quorum")
+	}
 	if u.Overlong {
 		all = append(all, "held past 10 TTLs")
 	}
