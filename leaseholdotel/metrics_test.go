@@ -11,7 +11,6 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
-	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/situations"
 	"github.com/leasehold-go/leasehold/leaseholdotel"
@@ -140,12 +139,6 @@ func TestInstrumentsInTheirSituations(t *testing.T) {
 	for name := range want {
 		t.Errorf("there is no situation %q", name)
 	}
-}
-
-func TestRevokedLeasesAreCounted(t *testing.T) {
-	o, reader := meter(t, leaseholdotel.Config{})
-	o.Observe(leasehold.Event{Kind: leasehold.EventLeaseEnded, Type: "mutex", Family: "orders", Outcome: leasehold.OutcomeRevoked})
-	redistest.Expect(t, read(t, reader)["leases.ended[{lease}]{mutex revoked}"], 1, "%v revoked leases")
 }
 
 // A grant from memory is told apart from one that took a call.

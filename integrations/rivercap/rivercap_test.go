@@ -115,19 +115,18 @@ func TestErrorsOfJobs(t *testing.T) {
 	}
 }
 
-// A Permits that panics takes nobody's place among those that may wait.
-func TestPermitsThatPanics(t *testing.T) {
-	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
+// A LimitFor that panics takes nobody's place among those that may wait.
+func TestLimitForThatPanics(t *testing.T) {
 	broken := true
+	limit := func(string) int {
+		if broken {
+			panic("a bug")
+		}
+		return 1
+	}
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1, LimitFor: limit})
 	capped := redistest.Must(rivercap.New(caps, rivercap.Config{
-		Key: func(*rivertype.JobRow) string { return tenant },
-		Permits: func(*rivertype.JobRow) int {
-			if broken {
-				panic("a bug")
-			}
-			return 1
-		},
-		MaxWaiters: 1, MaxWait: 300 * time.Millisecond,
+		Key: func(*rivertype.JobRow) string { return tenant }, MaxWaiters: 1, MaxWait: 300 * time.Millisecond,
 	}))(t)
 	work := func() (err error) {
 		defer func() { _ = recover() }() // as River does
