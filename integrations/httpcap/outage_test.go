@@ -148,22 +148,17 @@ func TestWaitBoundsTheOutage(t *testing.T) {
 	}
 }
 
-// lossObserver tells when a lease has ended by itself.
-type lossObserver chan struct{}
-
-func (o lossObserver) Observe(ev leasehold.Event) {
-	if ev.Kind == leasehold.EventLeaseEnded {
-		close(o)
-	}
-}
-
 func TestLossEndsTheWorkUnlessFailOpen(t *testing.T) {
 	for name, failOpen := range map[string]bool{"fail closed": false, "fail open": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, rdb := behindProxy(t)
-			lost := make(lossObserver)
-			caps := captest.New(t, rdb, semaphore.Config{Limit: 1, TTL: 300 * time.Millisecond, Observer: lost})
+			lost := make(chan struct{})
+			caps := captest.New(t, rdb, semaphore.Config{Limit: 1, TTL: 300 * time.Millisecond, Observer: harness.ObserverFunc(func(e leasehold.Event) {
+				if e.Kind == leasehold.EventLeaseEnded {
+					close(lost)
+				}
+			})})
 			causes := make(chan error, 1)
 			url := serve(t, capped(t, caps, httpcap.Config{FailOpen: failOpen}, func(_ http.ResponseWriter, r *http.Request) {
 				p.Cut(true, true)

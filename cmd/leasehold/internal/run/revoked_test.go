@@ -14,30 +14,19 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// silent lets some pipelines end without an answer.
-type silent struct {
-	redistest.Hook
-	left int
-}
-
-func (s *silent) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if s.left > 0 {
-			s.left--
-			return io.ErrUnexpectedEOF
-		}
-		return next(ctx, cmds)
-	}
-}
-
 // A tool that is not to wait takes no answer for no "busy": it asks again.
 func TestNoAnswerIsNotBusy(t *testing.T) {
 	rdb := redistest.MiniClient(t)
-	hook := &silent{left: 2}
-	rdb.AddHook(hook)
+	silent := 2
+	rdb.AddHook(&redistest.Hooks{Pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+		if silent--; silent >= 0 {
+			return io.ErrUnexpectedEOF
+		}
+		return next(ctx, cmds)
+	}})
 	f := &family{rdbs: []redis.UniversalClient{rdb}, stream: redistest.Name(t)}
 	err := f.awaitRevoked(t.Context(), true)
-	redistest.Check(t, err == nil && hook.left <= 0, "%v, with %d silent pipelines left", err, hook.left)
+	redistest.Check(t, err == nil && silent < 0, "%v, with %d silent pipelines left", err, silent)
 }
 
 type always struct{}
