@@ -36,76 +36,53 @@ func main() { program.Main() }
 
 const (
 	processes = 4
-	transfers = 4 // of each process
-	stock     = 1000
+	transfers = 4    // of each process
+	begins    = 1000 // pieces in each warehouse
 	oneByOne  = "one by one"
 	atOnce    = "both at once"
 )
 
 var warehouses = []string{"north", "south"}
 
-// result is what became of all transfers of one way to lock.
-type result struct {
-	way    string
-	moved  int
-	gaveUp int // a caller waited for too long, and began anew
-	took   time.Duration
-	stock  int // in both warehouses together
-}
-
 func run(s *demo.Show) (problems demo.Problems) {
 	s.Print("%d processes make %d transfers each between two warehouses.", processes, transfers)
 	s.Print("They use %s.\n", s.Server)
-	all := []result{show(s, oneByOne), show(s, atOnce)}
-	const line = "%-14v %10v %8v %10v %8v"
-	s.Print(line, "locked", "transfers", "gave up", "took", "stock")
-	for _, r := range all {
-		s.Print(line, r.way, r.moved, r.gaveUp, r.took.Round(time.Millisecond), r.stock)
-		problems.If(r.moved != processes*transfers, "%s: %d transfers were made; want %d", r.way, r.moved, processes*transfers)
-		problems.If(r.stock != len(warehouses)*stock, "%s: the stock is %d; want %d", r.way, r.stock, len(warehouses)*stock)
-		problems.If(r.way == atOnce && r.gaveUp > 0, "%s: %d callers gave up", r.way, r.gaveUp)
+	const line = "%-14v %8v %10v %8v"
+	s.Print(line, "locked", "gave up", "took", "stock")
+	for _, way := range []string{oneByOne, atOnce} {
+		gaveUp, took, left := show(s, way)
+		s.Print(line, way, gaveUp, took.Round(time.Millisecond), left)
+		problems.If(left != len(warehouses)*begins, "%s: the stock is %d; want %d", way, left, len(warehouses)*begins)
+		problems.If(way == atOnce && gaveUp > 0, "%s: %d callers gave up", way, gaveUp)
 	}
 	return problems
 }
 
-// show lets a fleet make its transfers.
-func show(s *demo.Show, way string) result {
+// show lets a fleet make its transfers. It returns how often a caller waited for too long and began anew, and the stock
+// of both warehouses together.
+func show(s *demo.Show, way string) (gaveUp int, took time.Duration, stock int) {
 	fleet := s.Fleet()
 	shop := open(s.Redis, fleet.Run, way)
 	defer demo.Close(s.Ctx, shop.locks)
 	for _, w := range warehouses { // the first token of each
-		demo.Check(shop.locks.Do(s.Ctx, w, func(ctx context.Context, token uint64) error { return shop.set(ctx, w, token, stock) }))
+		demo.Check(shop.locks.Do(s.Ctx, w, func(ctx context.Context, token uint64) error { return shop.set(ctx, w, token, begins) }))
 	}
-	r := result{way: way}
 	began := time.Now()
 	for i := range processes {
 		fleet.Start(fmt.Sprint(i), "mover", way)
 	}
 	for i := range processes {
-		fleet.Await(demo.Event{From: fmt.Sprint(i), Kind: done})
+		gaveUp += fleet.Await(demo.Event{From: fmt.Sprint(i), Kind: done}).Number
 	}
-	r.took = time.Since(began)
-	for _, e := range fleet.Events() {
-		switch e.Kind {
-		case moved:
-			r.moved++
-		case gaveUp:
-			r.gaveUp++
-		}
-	}
+	took = time.Since(began)
 	for _, w := range warehouses {
-		r.stock += demo.Must(shop.get(s.Ctx, w))
+		stock += demo.Must(shop.get(s.Ctx, w))
 	}
 	fleet.Stop()
-	return r
+	return gaveUp, took, stock
 }
 
-// The reports of a mover.
-const (
-	moved  = "moved"
-	gaveUp = "gave-up"
-	done   = "done"
-)
+const done = "done" // the report of a mover that has made its transfers; Number is how often it gave up
 
 // patience is how long a mover waits for a lock, by the way in which it takes locks.
 // One by one it may wait for a caller that waits for it, so it had better give up soon.
@@ -183,24 +160,25 @@ func mover(ctx context.Context, c *demo.Child) error {
 	if c.Args[0] == oneByOne {
 		move = s.moveOneByOne
 	}
-	for n := 0; n < transfers && ctx.Err() == nil; {
+	gaveUp := 0
+	for n := 0; n < transfers; {
 		way := rand.Perm(len(warehouses))
 		err := move(ctx, warehouses[way[0]], warehouses[way[1]])
 		switch {
+		case ctx.Err() != nil:
+			return nil
 		case err == nil:
 			n++
-			c.Report(demo.Event{Kind: moved})
-		case ctx.Err() != nil:
 		case errors.Is(err, errMove):
 			return err
 		case errors.Is(err, leasehold.ErrBusy), // each of two waits for what the other holds
 			errors.Is(err, leasehold.ErrUnavailable): // the wait was over before Redis answered
-			c.Report(demo.Event{Kind: gaveUp})
+			gaveUp++
 		default:
 			return err
 		}
 	}
-	c.Report(demo.Event{Kind: done})
+	c.Report(demo.Event{Kind: done, Number: gaveUp})
 	<-ctx.Done()
 	return nil
 }
