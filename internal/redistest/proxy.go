@@ -12,8 +12,7 @@ import (
 )
 
 // Proxy stands between clients and one server and does to them what a network can do, at exactly chosen
-// moments. It understands the protocol (RESP2 and RESP3), so that a fault can be aimed at the reply to one
-// command, or at messages alone.
+// moments. It understands RESP3, so that a fault can be aimed at the reply to one command, or at messages alone.
 //
 // Not understood are CLIENT REPLY and MONITOR, which break the pairing of commands and replies.
 type Proxy struct {
@@ -100,13 +99,6 @@ func (p *Proxy) CloseAll() {
 	for c := range open {
 		c.kill()
 	}
-}
-
-// Conns is the number of open connections.
-func (p *Proxy) Conns() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.conns)
 }
 
 // Count says how many commands of that name were forwarded to the server since the start or the last

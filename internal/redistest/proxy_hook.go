@@ -24,8 +24,6 @@ type Event struct {
 	Conn  int      // connections are numbered from 1
 	Cmd   []string // the command's words, the first one in upper case; none on OnMessage
 	Reply []byte   // OnReply and OnMessage: the bytes from the server
-
-	Channel, Payload string // OnMessage
 }
 
 // Name is the command's name in upper case.

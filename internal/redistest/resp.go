@@ -8,23 +8,56 @@ import (
 	"strings"
 )
 
-// value is one value of the Redis protocol, RESP2 or RESP3, as far as the proxy has to understand it.
-type value struct {
-	kind  byte
-	text  string  // of what isn't an aggregate; a verbatim string keeps its prefix
-	elems []value // of an aggregate, a map's keys and values in turn
-}
-
-// frame is a value with the bytes that it came in.
+// frame is one value of the Redis protocol, as far as the proxy has to understand it.
 type frame struct {
-	value
-	raw []byte
+	kind  byte
+	text  string   // of what isn't an aggregate; a verbatim string keeps its prefix
+	words []string // the texts of an aggregate's elements, of a map its keys and values in turn
+	raw   []byte   // the bytes that it came in
 }
 
-func readFrame(r *bufio.Reader) (frame, error) {
-	p := parser{r: r}
-	v, err := p.value()
-	return frame{value: v, raw: p.raw}, err
+// maxLength is the longest string that Redis itself takes. It also bounds the elements of an aggregate here.
+const maxLength = 512 << 20
+
+func readFrame(r *bufio.Reader) (f frame, err error) {
+	if f.raw, err = r.ReadBytes('\n'); err != nil {
+		return f, err
+	}
+	line, ended := strings.CutSuffix(string(f.raw), "\r\n")
+	if !ended || line == "" {
+		return f, fmt.Errorf("bad line %q", f.raw)
+	}
+	f.kind, f.text = line[0], line[1:]
+	if strings.IndexByte("+-:_,#(", f.kind) >= 0 {
+		return f, nil
+	}
+	n, err := strconv.Atoi(f.text)
+	if f.text = ""; err != nil || n < -1 || n > maxLength {
+		return f, fmt.Errorf("bad length in %q", line)
+	}
+	switch f.kind {
+	case '$', '=', '!':
+		if n < 0 {
+			return f, nil
+		}
+		text := make([]byte, n+2)
+		_, err = io.ReadFull(r, text)
+		f.text, f.raw = string(text[:n]), append(f.raw, text...)
+		return f, err
+	case '%':
+		n *= 2
+	case '*', '~', '>':
+	default:
+		return f, fmt.Errorf("a value can't begin with %q", f.kind)
+	}
+	for range n {
+		element, err := readFrame(r)
+		if f.raw = append(f.raw, element.raw...); err != nil {
+			return f, err
+		}
+		f.words = append(f.words, element.text)
+	}
+	return f, nil
 }
 
 // readCommand reads what a client sends: an array of bulk strings, or a line of words.
@@ -36,84 +69,5 @@ func readCommand(r *bufio.Reader) (words []string, raw []byte, err error) {
 		return strings.Fields(line), []byte(line), err
 	}
 	f, err := readFrame(r)
-	for _, e := range f.elems {
-		words = append(words, e.text)
-	}
-	return words, f.raw, err
-}
-
-type parser struct {
-	r   *bufio.Reader
-	raw []byte
-}
-
-// maxLength is the longest string that Redis itself takes. It also bounds the elements of an aggregate here.
-const maxLength = 512 << 20
-
-func (p *parser) value() (value, error) {
-	line, err := p.line()
-	if err != nil {
-		return value{}, err
-	}
-	v := value{kind: line[0], text: line[1:]}
-	switch v.kind {
-	case '+', '-', ':', '_', ',', '#', '(':
-		return v, nil
-	case '$', '=', '!':
-		n, err := length(v.text)
-		if err != nil || n < 0 {
-			v.text = ""
-			return v, err
-		}
-		v.text, err = p.bytes(n)
-		return v, err
-	case '*', '~', '>', '%':
-		n, err := length(v.text)
-		if err != nil {
-			return v, err
-		}
-		v.text = ""
-		if v.kind == '%' {
-			n *= 2
-		}
-		for range n {
-			e, err := p.value()
-			if err != nil {
-				return v, err
-			}
-			v.elems = append(v.elems, e)
-		}
-		return v, nil
-	}
-	return v, fmt.Errorf("a value can't begin with %q", v.kind)
-}
-
-func length(s string) (int, error) {
-	n, err := strconv.Atoi(s)
-	if err == nil && (n < -1 || n > maxLength) {
-		err = fmt.Errorf("length %d", n)
-	}
-	return n, err
-}
-
-// line reads a line of at least one byte and cuts its end off.
-func (p *parser) line() (string, error) {
-	line, err := p.r.ReadBytes('\n')
-	p.raw = append(p.raw, line...)
-	if err != nil {
-		return "", err
-	}
-	if len(line) < 3 || line[len(line)-2] != '\r' {
-		return "", fmt.Errorf("bad line %q", line)
-	}
-	return string(line[:len(line)-2]), nil
-}
-
-func (p *parser) bytes(n int) (string, error) {
-	start := len(p.raw)
-	p.raw = append(p.raw, make([]byte, n+2)...)
-	if _, err := io.ReadFull(p.r, p.raw[start:]); err != nil {
-		return "", err
-	}
-	return string(p.raw[start : start+n]), nil
+	return f.words, f.raw, err
 }

@@ -80,19 +80,9 @@ func DocumentedClusterACL() (rules []string, err error) {
 
 // documentedRules is the rules in the line of docs/security.md that begins so.
 func documentedRules(begin string, least int) (rules []string, err error) {
-	dir, err := os.Getwd()
+	text, err := os.ReadFile(inModule("docs", "security.md"))
 	if err != nil {
 		return nil, err
-	}
-	var text []byte
-	for {
-		if text, err = os.ReadFile(filepath.Join(dir, "docs", "security.md")); err == nil {
-			break
-		}
-		if dir == filepath.Dir(dir) {
-			return nil, err
-		}
-		dir = filepath.Dir(dir)
 	}
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, begin) {

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,7 +48,7 @@ const (
 // Installed lists the servers that tests can start, oldest first. It lists none unless LEASEHOLD_SERVERS,
 // LEASEHOLD_REQUIRE_SERVERS or [UseServers] asks for them, so that a plain `go test ./...` is quick on every
 // machine. The servers come from the folder that LEASEHOLD_SERVERS names; where that is unset, from .servers
-// in this module or one around it, or else from PATH.
+// of this module, or else from PATH.
 func Installed() []Version { return slices.Clone(installed().versions) }
 
 // UseServers asks for the installed servers as LEASEHOLD_SERVERS does. It is for benchmarks and for the
@@ -96,19 +97,8 @@ func binaries() []string {
 	if dir, ok := os.LookupEnv(envServers); ok {
 		return unpacked(dir)
 	}
-	if wd, err := os.Getwd(); err == nil {
-		// A nested module's tests use the root module's servers, so the search
-		// goes on upwards after the first go.mod.
-		for dir := wd; ; dir = filepath.Dir(dir) {
-			if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-				if found := unpacked(filepath.Join(dir, ".servers")); len(found) > 0 {
-					return found
-				}
-			}
-			if dir == filepath.Dir(dir) {
-				break
-			}
-		}
+	if found := unpacked(inModule(".servers")); len(found) > 0 {
+		return found
 	}
 	var found []string
 	for _, name := range []string{"redis-server", "valkey-server"} {
@@ -117,6 +107,12 @@ func binaries() []string {
 		}
 	}
 	return found
+}
+
+// inModule is where something of this module lies, also for the tests of nested modules.
+func inModule(path ...string) string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..", filepath.Join(path...))
 }
 
 func unpacked(dir string) []string {

@@ -119,7 +119,7 @@ func TestFaultLocalCacheOfWhoInvalidated(t *testing.T) {
 	// The connections that know these keys say no more: the news comes behind these replies.
 	pinged := make(chan error, 10)
 	var pings []*redistest.Fault
-	for range p.Conns() {
+	for range rdb.PoolStats().TotalConns {
 		held := p.HoldReply(redistest.Named("PING"), 1)
 		go func() { pinged <- rdb.Ping(context.Background()).Err() }()
 		held.Wait()
