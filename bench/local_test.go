@@ -33,7 +33,7 @@ func BenchmarkLocalTurns(b *testing.B) {
 }
 
 // A semaphore of 8 permits, 200 goroutines of four clients and holds of 5 ms, 2 ms away
-// from the server: "permits-held" is how much of the cap is used.
+// from the server: "permits-held" is how much of "permits-limit" is used.
 func BenchmarkLocalPermits(b *testing.B) {
 	const goroutines, limit, hold = 50, 8, 5 * time.Millisecond
 	srv := harness.StartOwn(b)
@@ -45,6 +45,7 @@ func BenchmarkLocalPermits(b *testing.B) {
 				return func(ctx context.Context, hold func()) error { return permitTurn(ctx, s, "k", hold) }
 			})
 			harness.Contend(b, srv.Client(), clients*goroutines, harness.Contenders{Name: "permits", Turn: turn, Hold: hold})
+			b.ReportMetric(limit, "permits-limit")
 		})
 	}
 }

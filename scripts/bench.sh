@@ -70,7 +70,7 @@ network() { # [flags]
 if [ "${1:-}" = network ]; then
 	shift
 	network -count=5 "$@"
-	"$go" -C bench/report run . -rows network,calls -lead ../../docs "$out/network.txt"
+	"$go" -C bench/report run . -rows '/(network|calls)/' -lead ../../docs "$out/network.txt"
 	exit
 fi
 run bench bench.txt "$@"

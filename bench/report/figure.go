@@ -6,90 +6,50 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
 )
 
-// Formula makes a figure of metrics of one line of output.
-type Formula struct {
-	Bench   Bench
-	metrics []string
-	sign    string // "" for one metric, else what stands between two: "/", "-" or "~"
-	times   float64
-}
-
-// parseFormula reads "bench LonePair/background" and "mutex-µs - floor-µs".
-func parseFormula(bench, text string) (f Formula, err error) {
-	var ok bool
-	if f.Bench.Module, f.Bench.Name, ok = strings.Cut(bench, " "); !ok {
-		return f, fmt.Errorf("%q names no module and benchmark", bench)
-	}
-	parts := strings.Fields(text)
-	f.times = 1
-	if n, err := strconv.ParseFloat(text[:strings.IndexByte(text+" ", ' ')], 64); err == nil {
-		f.times, parts = n, parts[1:]
-	}
-	switch {
-	case len(parts) == 1:
-		f.metrics = parts
-	case len(parts) == 3 && strings.Contains("/-~", parts[1]):
-		f.metrics, f.sign = []string{parts[0], parts[2]}, parts[1]
-	default:
-		return f, fmt.Errorf("%q is no formula", text)
-	}
-	return f, nil
-}
-
-func (f Formula) of(v []float64) float64 {
-	switch f.sign {
-	case "/":
-		return f.times * v[0] / v[1]
-	case "-":
-		return f.times * (v[0] - v[1])
-	case "~":
-		return max(v[0]/v[1], v[1]/v[0])
-	}
-	return f.times * v[0]
-}
-
-// Figure is what came of a row.
-type Figure struct {
-	Row    Row
-	Values []float64 // one for each repetition
-	Of     []float64 // the medians of the formula's metrics
-	Err    error     // it could not be computed
-}
-
-// Figures computes the rows.
-func Figures(in *Input, rows []Row) (all []Figure) {
+// Measure computes the figures of rows.
+func Measure(in *Input, rows []*Row) {
 	for _, r := range rows {
-		f := Figure{Row: r}
-		f.Err = f.compute(in)
-		all = append(all, f)
+		r.Err = r.measure(in)
 	}
-	return all
 }
 
-func (f *Figure) compute(in *Input) error {
+func (r *Row) measure(in *Input) error {
 	var columns [][]float64
-	for _, metric := range f.Row.metrics {
-		column, err := in.Column(f.Row.Bench, metric)
+	var behind []string
+	for i := 0; i < len(r.formula); i += 2 {
+		column, err := in.Column(r.Bench, r.formula[i])
 		if err != nil {
 			return err
 		}
 		columns = append(columns, column)
-		f.Of = append(f.Of, median(column))
+		behind = append(behind, r.formula[i]+" "+number(median(column), ""))
 	}
-	for n := range columns[0] {
-		var v []float64
-		for _, column := range columns {
-			v = append(v, column[n])
+	r.Behind = strings.Join(behind, ", ")
+	for n, v := range columns[0] {
+		if len(columns) == 2 {
+			v = combine(r.formula[1], v, columns[1][n])
 		}
-		figure := f.Row.of(v)
-		if math.IsNaN(figure) || math.IsInf(figure, 0) {
-			return fmt.Errorf("%v, repetition %d: no figure can be made of %v", f.Row.Bench, n+1, v)
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("%v, repetition %d: no figure can be made of %s", r.Bench, n+1, r.Behind)
 		}
-		f.Values = append(f.Values, figure)
+		r.Values = append(r.Values, v)
 	}
 	return nil
+}
+
+func combine(sign string, a, b float64) float64 {
+	switch sign {
+	case "/":
+		return a / b
+	case "-":
+		return a - b
+	}
+	return max(a/b, b/a)
 }
 
 func median(values []float64) float64 {
@@ -100,36 +60,48 @@ func median(values []float64) float64 {
 
 // Keeps reports whether the figure keeps a limit: the median of what a busy
 // machine shifts, each repetition of what is counted.
-func (f Figure) Keeps(l Limit) bool {
-	if f.Err != nil {
+func (r *Row) Keeps(l Limit) bool {
+	if r.Err != nil {
 		return false
 	}
-	if !f.Row.Counted {
-		return l.Keeps(median(f.Values))
+	if !r.Counted {
+		return l.Keeps(median(r.Values))
 	}
-	return !slices.ContainsFunc(f.Values, func(v float64) bool { return !l.Keeps(v) })
+	return !slices.ContainsFunc(r.Values, func(v float64) bool { return !l.Keeps(v) })
 }
 
 // Verdict is whether the bar is reached, in a word.
-func (f Figure) Verdict() string {
+func (r *Row) Verdict() string {
 	switch {
-	case f.Row.Bar == Limit{}:
+	case r.Bar == Limit{}:
 		return ""
-	case f.Err != nil:
+	case r.Err != nil:
 		return "not measured"
-	case f.Keeps(f.Row.Bar):
+	case r.Keeps(r.Bar):
 		return "reached"
 	}
 	return "not reached"
 }
 
+// Failed says why a row fails the check: it does not keep its guard limit, or cannot be computed, for what is not
+// measured proves nothing. It is "" for the others.
+func (r *Row) Failed() string {
+	switch {
+	case r.Err != nil:
+		return fmt.Sprintf("%s: %v", r.Name, r.Err)
+	case !r.Keeps(r.Guard):
+		return fmt.Sprintf("%s: %s: %v, demanded is %s: %s", r.Name, r.What, r, r.Guard.With(r.Unit), r.Behind)
+	}
+	return ""
+}
+
 // String is the figure: the median, and the spread where there is one.
-func (f Figure) String() string {
-	if f.Err != nil {
+func (r *Row) String() string {
+	if r.Err != nil {
 		return "–"
 	}
-	text := number(median(f.Values), f.Row.Unit)
-	low, high := slices.Min(f.Values), slices.Max(f.Values)
+	text := r.Median()
+	low, high := slices.Min(r.Values), slices.Max(r.Values)
 	switch {
 	case low == high:
 		return text
@@ -139,35 +111,40 @@ func (f Figure) String() string {
 	return fmt.Sprintf("%s (%s–%s)", text, number(low, ""), number(high, ""))
 }
 
-// Behind is what the figure was made of.
-func (f Figure) Behind() string {
-	if f.Err != nil {
-		return f.Err.Error()
+// Median is the figure without its spread.
+func (r *Row) Median() string {
+	if r.Err != nil {
+		return "–"
 	}
-	var parts []string
-	for i, metric := range f.Row.metrics {
-		parts = append(parts, metric+" "+number(f.Of[i], ""))
-	}
-	return strings.Join(parts, ", ")
+	return number(median(r.Values), r.Unit)
 }
+
+// About is the median with two digits: more would pretend.
+func (r *Row) About() string {
+	if r.Err != nil {
+		return "–"
+	}
+	v, scale := median(r.Values), 1.0
+	for v/scale >= 100 {
+		scale *= 10
+	}
+	return number(math.Round(v/scale)*scale, r.Unit)
+}
+
+var english = message.NewPrinter(language.English)
 
 // number writes three digits or so of a figure, and its unit.
 func number(v float64, unit string) string {
 	var s string
 	switch a := math.Abs(v); {
 	case v == math.Trunc(v) || a >= 100:
-		s = strconv.FormatFloat(v, 'f', 0, 64)
+		s = english.Sprintf("%.0f", v)
 	case a >= 10:
-		s = strconv.FormatFloat(v, 'f', 1, 64)
+		s = english.Sprintf("%.1f", v)
 	case a >= 0.1:
-		s = strconv.FormatFloat(v, 'f', 2, 64)
+		s = english.Sprintf("%.2f", v)
 	default:
 		s = strconv.FormatFloat(v, 'g', 2, 64)
-	}
-	if a := math.Abs(v); a >= 1000 {
-		for i := len(s) - 3; i > len(s)-len(strings.TrimPrefix(s, "-")); i -= 3 {
-			s = s[:i] + "," + s[i:]
-		}
 	}
 	if unit != "" {
 		s += " " + unit

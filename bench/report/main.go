@@ -6,17 +6,20 @@
 // prints the rows of rows.txt: the figure of each, median and spread over the
 // repetitions, what it was made of, and whether it reaches its bar.
 //
-//	-write DIR   also writes DIR/benchmarks.md and the pictures in DIR/bench
-//	-lead DIR    writes the first section of DIR/benchmarks.md anew, and the README's table
-//	-check       also demands the guard limits, and exits 1 where a row fails
-//	-rows LIST   only these rows: modules (bench, peers), questions or names of
-//	             rows, with commas between; "-" before one leaves it out
+//	-write DIR    also writes DIR/benchmarks.md and the pictures in DIR/bench
+//	-lead DIR     writes the first section of DIR/benchmarks.md anew, and the README's table
+//	-check        also demands the guard limits, and exits 1 where a row fails
+//	-rows REGEXP  prints and checks only rows whose "module/question/name" matches,
+//	-skip REGEXP  and those that do not match this
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"text/tabwriter"
 )
 
@@ -24,20 +27,21 @@ func main() {
 	write := flag.String("write", "", "`folder` to write the page and its pictures into")
 	lead := flag.String("lead", "", "`folder` of the page whose first section is to be written anew")
 	check := flag.Bool("check", false, "exit 1 where a row doesn't keep its guard limit")
-	list := flag.String("rows", "", "only these rows: `modules, questions or names`")
+	only := flag.String("rows", "", "print and check only rows whose \"module/question/name\" matches this `regexp`")
+	skip := flag.String("skip", "^$", "do not print and check rows that match this `regexp`")
 	flag.Parse()
 	if flag.NArg() == 0 {
-		fmt.Fprintln(os.Stderr, "usage: report [-write folder] [-lead folder] [-check] [-rows list] output…")
+		fmt.Fprintln(os.Stderr, "usage: report [-write folder] [-lead folder] [-check] [-rows regexp] [-skip regexp] output…")
 		os.Exit(2)
 	}
-	if err := run(flag.Args(), *write, *lead, *check, *list); err != nil {
+	if err := run(flag.Args(), *write, *lead, *check, regexp.MustCompile(*only), regexp.MustCompile(*skip)); err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
 		os.Exit(1)
 	}
 }
 
-func run(files []string, write, lead string, check bool, list string) error {
-	rows, err := Select(Rows, list)
+func run(files []string, write, lead string, check bool, only, skip *regexp.Regexp) error {
+	rows, err := parseRows(rowsText)
 	if err != nil {
 		return err
 	}
@@ -45,34 +49,42 @@ func run(files []string, write, lead string, check bool, list string) error {
 	if err != nil {
 		return err
 	}
-	page := Page{in, Figures(in, rows)}
+	Measure(in, rows)
+	page := Page{in, rows}
+	rows = slices.DeleteFunc(slices.Clone(rows), func(r *Row) bool {
+		label := r.Bench.Module + "/" + r.Question + "/" + r.Name
+		return !only.MatchString(label) || skip.MatchString(label)
+	})
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	for _, f := range page.figures {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", f.Row.Name, f.Row.What, f.Behind(), f, f.Row.Bar.With(f.Row.Unit), f.Verdict())
+	for _, r := range rows {
+		behind := r.Behind
+		if r.Err != nil {
+			behind = r.Err.Error()
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, r.What, behind, r, r.Bar.With(r.Unit), r.Verdict())
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	if write != "" {
-		if err := page.Write(write); err != nil {
-			return err
-		}
+		err = page.Write(write)
 	}
 	if lead != "" {
-		if err := page.WriteLead(lead); err != nil {
-			return err
+		err = errors.Join(err, page.WriteLead(lead))
+	}
+	if err != nil || !check {
+		return err
+	}
+	failed := 0
+	for _, r := range rows {
+		if why := r.Failed(); why != "" {
+			failed++
+			fmt.Fprintln(os.Stderr, "FAILED", why)
 		}
 	}
-	if !check {
-		return nil
+	if failed > 0 || len(rows) == 0 {
+		return fmt.Errorf("%d of %d rows failed", failed, len(rows))
 	}
-	failed := Check(page.figures)
-	for _, line := range failed {
-		fmt.Fprintln(os.Stderr, "FAILED", line)
-	}
-	if len(failed) > 0 {
-		return fmt.Errorf("%d of %d rows failed", len(failed), len(page.figures))
-	}
-	fmt.Printf("all %d rows keep their guard limits\n", len(page.figures))
+	fmt.Printf("all %d rows keep their guard limits\n", len(rows))
 	return nil
 }

@@ -21,8 +21,8 @@ var templates = template.Must(template.New("page").Parse(pageText))
 
 // Page is what the template sees.
 type Page struct {
-	in      *Input
-	figures []Figure
+	in   *Input
+	rows []*Row
 }
 
 func (p Page) render(name string) (string, error) {
@@ -89,8 +89,8 @@ func (p Page) Machine() string {
 
 // Repetitions is how often the rows of some questions were measured at least.
 func (p Page) Repetitions(questions ...string) (least int) {
-	for _, f := range p.figures {
-		if n := len(f.Values); slices.Contains(questions, f.Row.Question) && n > 0 && (least == 0 || n < least) {
+	for _, r := range p.rows {
+		if n := len(r.Values); slices.Contains(questions, r.Question) && n > 0 && (least == 0 || n < least) {
 			least = n
 		}
 	}
@@ -100,50 +100,34 @@ func (p Page) Repetitions(questions ...string) (least int) {
 // Answers is a table of those rows of some questions that have a bar, in bold where the figure does not reach it.
 func (p Page) Answers(questions ...string) string {
 	s := "| question | figure | bar |\n|---|---|---|\n"
-	for _, f := range p.figures {
-		if !slices.Contains(questions, f.Row.Question) || f.Row.Bar == (Limit{}) {
+	for _, r := range p.rows {
+		if !slices.Contains(questions, r.Question) || r.Bar == (Limit{}) {
 			continue
 		}
-		bar := f.Row.Bar.With(f.Row.Unit)
-		if f.Verdict() != "reached" {
+		bar := r.Bar.With(r.Unit)
+		if r.Verdict() != "reached" {
 			bar = "**" + bar + "**"
 		}
-		s += fmt.Sprintf("| %s | %v | %s |\n", f.Row.What, f, bar)
+		s += fmt.Sprintf("| %s | %v | %s |\n", r.What, r, bar)
 	}
 	return strings.TrimSuffix(s, "\n")
 }
 
-// Row is the figure of a row.
-func (p Page) Row(name string) (Figure, error) {
-	for _, f := range p.figures {
-		if f.Row.Name == name {
-			return f, nil
+// Row is the row of that name.
+func (p Page) Row(name string) (*Row, error) {
+	for _, r := range p.rows {
+		if r.Name == name {
+			return r, nil
 		}
 	}
-	if !slices.ContainsFunc(Rows, func(r Row) bool { return r.Name == name }) {
-		return Figure{}, fmt.Errorf("there is no row %s", name)
-	}
-	return Figure{Err: errMissing}, nil // not selected
+	return nil, fmt.Errorf("there is no row %s", name)
 }
 
-// Median is the median of a row's figure, without its spread.
+// Median is the median of a row's figure.
 func (p Page) Median(name string) (string, error) {
-	f, err := p.Row(name)
-	if err != nil || f.Err != nil {
-		return "–", err
+	r, err := p.Row(name)
+	if err != nil {
+		return "", err
 	}
-	return number(median(f.Values), f.Row.Unit), nil
-}
-
-// About is the median of a row's figure with two digits: more would pretend.
-func (p Page) About(name string) (string, error) {
-	f, err := p.Row(name)
-	if err != nil || f.Err != nil {
-		return "–", err
-	}
-	v, scale := median(f.Values), 1.0
-	for v/scale >= 100 {
-		scale *= 10
-	}
-	return number(float64(int(v/scale+0.5))*scale, f.Row.Unit), nil
+	return r.Median(), nil
 }

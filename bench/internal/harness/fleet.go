@@ -211,7 +211,7 @@ func (f *Fleet) Compare(who ...string) {
 			followers = append(followers, Percentile(r.followers, 99))
 		}
 		if w == "ping" {
-			f.b.ReportMetric(Micros(Percentile(trips, 50)), w+"-µs")
+			f.b.ReportMetric(Micros(Percentile(trips, 50))/1000, w+"-ms")
 		} else {
 			f.b.ReportMetric(float64(loads)/float64(len(rounds[i])), w+"-loads")
 		}
