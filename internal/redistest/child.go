@@ -117,7 +117,6 @@ func (c *Child) Expect(prefix string) string {
 	}
 }
 
-// Send writes a line to the child's standard input.
 func (c *Child) Send(line string) {
 	c.tb.Helper()
 	Expect(c.tb, ErrorOf(io.WriteString(c.in, line+"\n")), nil, "send %q to the child: %v", line)
@@ -135,7 +134,6 @@ func (c *Child) Pause() {
 	Expect(c.tb, c.proc.pause(), nil, "pause child: %v")
 }
 
-// Resume lets a paused child go on.
 func (c *Child) Resume() {
 	c.tb.Helper()
 	Expect(c.tb, c.proc.resume(), nil, "resume child: %v")

@@ -42,7 +42,6 @@ func StartPatientCluster(tb testing.TB, v Version) *Cluster {
 	return &Cluster{own(tb, "a cluster", v, startFleet).handles(tb), tb}
 }
 
-// Addrs lists the addresses of all nodes.
 func (c *Cluster) Addrs() []string {
 	addrs := make([]string, len(c.Nodes))
 	for i, node := range c.Nodes {

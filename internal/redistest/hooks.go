@@ -15,6 +15,23 @@ func (Hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 	return next
 }
 
+// Around is a hook of one function, which is called around what is sent: one command, or several in a pipeline.
+type Around func(ctx context.Context, cmds []redis.Cmder, send func() error) error
+
+func (Around) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (a Around) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return a(ctx, []redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
+	}
+}
+
+func (a Around) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return a(ctx, cmds, func() error { return next(ctx, cmds) })
+	}
+}
+
 // Hooks is a hook of functions. One that is nil lets everything pass.
 type Hooks struct {
 	Hook

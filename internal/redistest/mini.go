@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"log"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
@@ -35,4 +36,16 @@ func Bubble(tb testing.TB) (*miniredis.Miniredis, func(mod ...func(*redis.Option
 		return newClient(tb, "", append([]func(*redis.Options){inMemory}, mod...))
 	}
 	return m, client
+}
+
+// Connect returns a client of an embedded server, so that the Example functions run anywhere. A
+// program uses a client of its own: redis.NewClient, NewFailoverClient or NewClusterClient.
+func Connect() (rdb *redis.Client, stop func()) {
+	srv := miniredis.NewMiniRedis()
+	srv.ClockTTL(true)
+	if err := srv.Start(); err != nil {
+		log.Fatal(err)
+	}
+	rdb = redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	return rdb, func() { _ = rdb.Close(); srv.Close() }
 }

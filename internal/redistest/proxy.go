@@ -46,7 +46,6 @@ type network struct {
 // Direction is one of the two ways through a proxy.
 type Direction int
 
-// The directions.
 const (
 	ToServer Direction = iota
 	ToClient
@@ -66,7 +65,6 @@ func NewProxy(tb testing.TB, upstreamAddr string) *Proxy {
 	return p
 }
 
-// Addr is the address for clients.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Client makes a client of the server behind the proxy, closed at the end of the test.
@@ -116,7 +114,6 @@ func (p *Proxy) Commands() map[string]int {
 	return maps.Clone(p.counts)
 }
 
-// ResetCounts starts counting at zero.
 func (p *Proxy) ResetCounts() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

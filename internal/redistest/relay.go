@@ -59,7 +59,6 @@ func StartRelay(upstream string, delay time.Duration) (*Relay, error) {
 	return r, nil
 }
 
-// Addr is the address for clients.
 func (r *Relay) Addr() string { return r.listener.Addr().String() }
 
 // Limit makes the network carry so many bytes per second, of both directions together.

@@ -51,14 +51,12 @@ func StartReplicated(tb testing.TB, v Version, n int, args ...string) *Replicate
 	return x
 }
 
-// Cut cuts all replicas off.
 func (x *Replicated) Cut() {
 	for _, link := range x.Links {
 		link.Cut()
 	}
 }
 
-// Heal ends a Cut.
 func (x *Replicated) Heal() {
 	for _, link := range x.Links {
 		link.Heal()

@@ -14,7 +14,6 @@ import (
 // Kind says what a Target is.
 type Kind int
 
-// The kinds of target.
 const (
 	KindMini     Kind = iota // an embedded server
 	KindSingle               // a real server

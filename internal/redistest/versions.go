@@ -19,14 +19,13 @@ import (
 // Version is one server program that can be started.
 type Version struct {
 	Name                string // "redis-7.0.15", "valkey-8.1.1"
-	Flavour             string // "redis" or "valkey"
 	Major, Minor, Patch int
 
 	path string
 }
 
 // AtLeast reports whether v is of that release or a later one. Valkey went on
-// from Redis 7.2, so numbers of the two flavours compare as far as that.
+// from Redis 7.2, so numbers of the two compare as far as that.
 func (v Version) AtLeast(major, minor int) bool {
 	return v.Major > major || v.Major == major && v.Minor >= minor
 }
@@ -132,12 +131,8 @@ func ask(path string) (Version, error) {
 		return Version{}, fmt.Errorf("--version answers %q", out)
 	}
 	number := func(i int) int { n, _ := strconv.Atoi(string(m[i])); return n }
-	v := Version{
-		Flavour: strings.ToLower(string(m[1])),
-		Major:   number(2), Minor: number(3), Patch: number(4),
-		path: path,
-	}
-	v.Name = fmt.Sprintf("%s-%d.%d.%d", v.Flavour, v.Major, v.Minor, v.Patch)
+	v := Version{Major: number(2), Minor: number(3), Patch: number(4), path: path}
+	v.Name = fmt.Sprintf("%s-%d.%d.%d", strings.ToLower(string(m[1])), v.Major, v.Minor, v.Patch)
 	return v, nil
 }
 

@@ -127,7 +127,7 @@ var flights = []mutation{
 		"case len(data) > g.cfg.MaxValueBytes:", "case false:"),
 	cut("flight: without Redis no caller joins that can reach it", "singleflight/wait.go", cache, "LocalLoad",
 		"\t\tf.closeJoining()\n\t\tfirst :=", "\t\tfirst :="),
-	cut("flight: a slow call doesn't age values", "internal/call/servers.go", cache+" "+loadFaults, "Test[^F]|TestFaultSlow",
+	cut("flight: a slow call doesn't age values", "internal/call/servers.go", "./internal/call", "TestRefined",
 		"by.Got.Sub(s.Got) >= maxSampleAge || by.Micros > latest || latest >= by.Latest(by.Got)", "latest >= 0 || true"),
 	cut("flight: a message of an older load is not believed", "internal/loads/loads.go", "./internal/loads "+cache, "",
 		"case err != nil || token != q.awaits.Load():", "case err != nil:"),

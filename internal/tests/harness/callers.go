@@ -45,7 +45,6 @@ type Told struct {
 	all []leasehold.Event
 }
 
-// Observe keeps an event.
 func (o *Told) Observe(e leasehold.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -74,5 +73,4 @@ func (o *Told) Count(kind leasehold.EventKind, outcome string) (n int) {
 // ObserverFunc is a function that is an Observer.
 type ObserverFunc func(leasehold.Event)
 
-// Observe calls the function.
 func (fn ObserverFunc) Observe(e leasehold.Event) { fn(e) }

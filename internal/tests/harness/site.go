@@ -121,3 +121,11 @@ func Go[T any](call func() (T, error)) <-chan Returned[T] {
 	}()
 	return done
 }
+
+// Granted is what a call in another goroutine returned. It fails the test where that is an error, or comes late.
+func Granted[T any](tb testing.TB, within time.Duration, what string, from <-chan Returned[T]) T {
+	tb.Helper()
+	r := Got(tb, within, what, from)
+	redistest.CheckNow(tb, r.Err == nil, "%s: %v", what, r.Err)
+	return r.Value
+}

@@ -14,12 +14,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // Wire is a client's way to Redis, of any topology, that can be cut: its connections are then closed, no
 // other is made, and commands fail without being sent. It also counts what is sent. Commands go by their
 // names, in lower case, and scripts by those of call.ScriptName.
 type Wire struct {
+	redistest.Hook
+
 	// Patience is how long a command waits at a gate before it fails, as a client
 	// that waits for an answer does; 0 is for ever.
 	Patience time.Duration
@@ -139,18 +142,13 @@ func CommandName(c redis.Cmder) string {
 	return word
 }
 
-// enter is pass for commands whose ctx has not ended: go-redis sends none of another. (The handshake of a
-// subscription that is connected again with such a ctx would wait at a gate with the subscription's lock
-// held, for which its Close waits, and a bubble's clock stands still meanwhile.)
-func (w *Wire) enter(ctx context.Context, cmds []redis.Cmder) error {
+// pass counts commands in, unless they are to fail, or their ctx has ended: go-redis sends none of those. (The
+// handshake of a subscription that is connected again with such a ctx would wait at a gate with the subscription's
+// lock held, for which its Close waits, and a bubble's clock stands still meanwhile.)
+func (w *Wire) pass(ctx context.Context, cmds []redis.Cmder) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return w.pass(cmds)
-}
-
-// pass counts commands in, unless they are to fail.
-func (w *Wire) pass(cmds []redis.Cmder) error {
 	if err := w.at(cmds, func() map[string]chan struct{} { return w.gates }); err != nil {
 		return err
 	}
@@ -166,13 +164,17 @@ func (w *Wire) pass(cmds []redis.Cmder) error {
 			}
 		}
 	}
-	if w.counts == nil {
-		w.counts = map[string]int{}
+	count(&w.counts, cmds)
+	return nil
+}
+
+func count(in *map[string]int, cmds []redis.Cmder) {
+	if *in == nil {
+		*in = map[string]int{}
 	}
 	for _, c := range cmds {
-		w.counts[CommandName(c)]++
+		(*in)[CommandName(c)]++
 	}
-	return nil
 }
 
 // back counts commands that came back.
@@ -183,12 +185,7 @@ func (w *Wire) back(cmds []redis.Cmder, err error) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.done == nil {
-		w.done = map[string]int{}
-	}
-	for _, c := range cmds {
-		w.done[CommandName(c)]++
-	}
+	count(&w.done, cmds)
 	return err
 }
 
@@ -198,26 +195,16 @@ func fail(cmds []redis.Cmder, err error) {
 	}
 }
 
-// DialHook leaves dialling alone.
-func (w *Wire) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
 // ProcessHook counts and cuts single commands.
 func (w *Wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if err := w.enter(ctx, []redis.Cmder{cmd}); err != nil {
-			cmd.SetErr(err)
-			return err
-		}
-		return w.back([]redis.Cmder{cmd}, next(ctx, cmd))
-	}
+	carry := w.ProcessPipelineHook(func(ctx context.Context, cmds []redis.Cmder) error { return next(ctx, cmds[0]) })
+	return func(ctx context.Context, cmd redis.Cmder) error { return carry(ctx, []redis.Cmder{cmd}) }
 }
 
 // ProcessPipelineHook counts and cuts pipelines.
 func (w *Wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if err := w.enter(ctx, cmds); err != nil {
+		if err := w.pass(ctx, cmds); err != nil {
 			fail(cmds, err)
 			return err
 		}
@@ -237,5 +224,83 @@ func (w *Wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 			}
 		}
 		return w.back(cmds, first)
+	}
+}
+
+// Stall holds up commands of these names, of all names where there are none, until Heal or Unstall.
+func (w *Wire) Stall(names ...string) {
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	w.hold(&w.gates, names...)
+}
+
+// Unstall lets go what Stall holds up.
+func (w *Wire) Unstall() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	open(w.gates)
+	w.gates = nil
+}
+
+// StallReplies holds up their replies, until Heal or until the function that it returns is called.
+func (w *Wire) StallReplies(names ...string) (release func()) { return w.hold(&w.locks, names...) }
+
+// HoldDials holds up connections that are made from now on, until Heal or until the function that it returns
+// is called: a client that has a connection for commands can then not subscribe.
+func (w *Wire) HoldDials() (release func()) { return w.hold(&w.gates, dialGate) }
+
+const dialGate = "dial"
+
+func (w *Wire) hold(gates *map[string]chan struct{}, names ...string) (release func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	gate := make(chan struct{})
+	if *gates == nil {
+		*gates = map[string]chan struct{}{}
+	}
+	for _, n := range names {
+		(*gates)[n] = gate
+	}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		open(map[string]chan struct{}{"": gate})
+	}
+}
+
+// open opens gates. Called with the wire's lock.
+func open(gates map[string]chan struct{}) {
+	for _, gate := range gates {
+		select {
+		case <-gate:
+		default:
+			close(gate) // of several names
+		}
+	}
+}
+
+// at waits at the gate that one of the commands has to wait at.
+func (w *Wire) at(cmds []redis.Cmder, gates func() map[string]chan struct{}) error {
+	w.mu.Lock()
+	gate := gates()[""]
+	for _, c := range cmds {
+		if g := gates()[CommandName(c)]; g != nil {
+			gate = g
+		}
+	}
+	w.mu.Unlock()
+	if gate == nil {
+		return nil
+	}
+	var late <-chan time.Time
+	if w.Patience > 0 {
+		late = time.After(w.Patience)
+	}
+	select {
+	case <-gate:
+		return nil
+	case <-late:
+		return errSilent
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -283,4 +284,14 @@ func TestHeldOverANarrowLink(t *testing.T) {
 		s.Logf("%d pairs beside", pairs.Load())
 		s.unlockMany(held)
 	})
+}
+
+// dialThrough dials a Cluster's nodes through their networks.
+func dialThrough(networks *sync.Map) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if relay, ok := networks.Load(addr); ok {
+			addr = relay.(*redistest.Relay).Addr()
+		}
+		return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network, addr)
+	}
 }

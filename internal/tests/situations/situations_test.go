@@ -5,52 +5,28 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/leaseholdtest"
-	"github.com/leasehold-go/leasehold/semaphore"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// recorder keeps the events that it is told.
-type recorder struct {
-	mu  sync.Mutex
-	all []leasehold.Event
-}
-
-func (r *recorder) Observe(e leasehold.Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.all = append(r.all, e)
-}
-
-func (r *recorder) of(kind leasehold.EventKind) (all []leasehold.Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, e := range r.all {
-		if e.Kind == kind {
-			all = append(all, e)
-		}
-	}
-	return all
-}
-
 func TestEventsOfEachSituation(t *testing.T) {
 	for _, s := range All {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			r := &recorder{}
+			r := &harness.Told{}
 			s.Run(t, r, nil, func() {
 				got := map[Told]int{}
 				held := 0
-				for _, e := range r.all {
+				for _, e := range r.Events() {
 					got[Told{e.Kind, e.Type, e.Outcome}]++
 					switch {
 					case e.Kind == leasehold.EventAcquired && e.Outcome == leasehold.OutcomeGranted:
@@ -70,21 +46,21 @@ func TestEventsOfEachSituation(t *testing.T) {
 }
 
 func TestEventsTellHowLong(t *testing.T) {
-	r := &recorder{}
+	r := &harness.Told{}
 	Leases[0].Run(t, r, nil, func() {
-		holds := r.of(leasehold.EventHoldEnded)
+		holds := r.Events(leasehold.EventHoldEnded)
 		if d := holds[0].Duration; d < 3*time.Second || d > 3100*time.Millisecond || holds[0].Permits != 2 {
 			t.Errorf("the first hold: %v with %d permits, want 3 s with 2", d, holds[0].Permits)
 		}
-		waits := r.of(leasehold.EventAcquired)
+		waits := r.Events(leasehold.EventAcquired)
 		last := waits[len(waits)-1]
 		redistest.Check(t, last.Waited && last.Duration >= 1900*time.Millisecond && last.Context != nil, "the wait of 2 s: %+v", last)
 		first := waits[0]
 		redistest.Check(t, !first.Waited, "a permit that was free at once: %+v", first)
 	})
-	r = &recorder{}
+	r = &harness.Told{}
 	Leases[1].Run(t, r, nil, func() {
-		for _, e := range r.of(leasehold.EventRenewed) {
+		for _, e := range r.Events(leasehold.EventRenewed) {
 			// After a third of 3 s, with the deadline 60 ms before the server's expiry.
 			redistest.Check(t, e.Duration >= 1900*time.Millisecond && e.Duration <= 2100*time.Millisecond,
 				"the margin of a renewal is %v, want about 2 s", e.Duration)
@@ -93,7 +69,7 @@ func TestEventsTellHowLong(t *testing.T) {
 }
 
 // contextChanger gives the loader another ctx.
-type contextChanger struct{ recorder }
+type contextChanger struct{ harness.Told }
 
 type mark struct{}
 
@@ -101,7 +77,7 @@ func (c *contextChanger) Observe(e leasehold.Event) {
 	if e.Kind == leasehold.EventLoadStarted {
 		e.Load.Context = context.WithValue(e.Load.Context, mark{}, "mine")
 	}
-	c.recorder.Observe(e)
+	c.Told.Observe(e)
 }
 
 func TestLoaderGetsTheObserversContext(t *testing.T) {
@@ -118,7 +94,7 @@ func TestLoaderGetsTheObserversContext(t *testing.T) {
 			return "", ctx.Err()
 		})
 		redistest.Check(t, err != nil, "no error from a load that took too long")
-		ends := c.of(leasehold.EventLoadEnded)
+		ends := c.Events(leasehold.EventLoadEnded)
 		redistest.Check(t, len(ends) == 1 && ends[0].Load.Context.Value(mark{}) == "mine", "the load's end: %+v", ends)
 	})
 }
@@ -144,21 +120,3 @@ func TestLoggerIsToldAndNamesNoKeyAndNoOwner(t *testing.T) {
 		})
 	}
 }
-
-// A pair with an Observer that does nothing allocates a little more than one without.
-func TestAnEmptyObserverAllocatesLittle(t *testing.T) {
-	pair := func(o leasehold.Observer) float64 {
-		s := redistest.Must(semaphore.New(leaseholdtest.Client(t), semaphore.Config{Name: "caps", Limit: 1, Observer: o}))(t)
-		defer func() { _ = s.Close(context.Background()) }()
-		return testing.AllocsPerRun(200, func() {
-			_ = redistest.Must(s.Acquire(context.Background(), "k"))(t).Release()
-		})
-	}
-	none, some := pair(nil), pair(ignore{})
-	// Events are put into a queue, and handed over on another goroutine.
-	redistest.Check(t, some <= none+20, "%v allocations a pair without an Observer, %v with one", none, some)
-}
-
-type ignore struct{}
-
-func (ignore) Observe(leasehold.Event) {}

@@ -102,7 +102,7 @@ func TestFenceWithAFraction(t *testing.T) {
 			next := locking(b, s.Key)
 			s.WaitQueued(1)
 			redistest.WantErr(t, l.Unlock())
-			l = within(t, 10*time.Second, next)
+			l = harness.Granted(t, 10*time.Second, "a lock", next)
 			a, b = b, a
 		}
 		redistest.WantErr(t, l.Unlock())

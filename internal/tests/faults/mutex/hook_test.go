@@ -18,28 +18,17 @@ import (
 
 // hook is a hook of the user's that treats commands in its own way while it is on.
 type hook struct {
-	redistest.Hook
 	on     atomic.Bool
 	around func(cmds []redis.Cmder, send func() error) error
 }
 
-func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		return h.do([]redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
-	}
-}
-
-func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		return h.do(cmds, func() error { return next(ctx, cmds) })
-	}
-}
-
-func (h *hook) do(cmds []redis.Cmder, send func() error) error {
-	if h.on.Load() {
-		return h.around(cmds, send)
-	}
-	return send()
+func (h *hook) add(rdb redis.UniversalClient) {
+	rdb.AddHook(redistest.Around(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+		if h.on.Load() {
+			return h.around(cmds, send)
+		}
+		return send()
+	}))
 }
 
 // A hook that panics or ends its goroutine ends no process, and its caller is told at once: also
@@ -56,7 +45,7 @@ func hookThatEndsReads(t *testing.T, end func()) {
 	for range 3 {
 		_, client := redistest.Bubble(t)
 		rdb := client()
-		rdb.AddHook(h)
+		h.add(rdb)
 		rdbs = append(rdbs, rdb)
 	}
 	one := redistest.Must(mutex.New(rdbs[0], mutex.Config{Name: "one"}))(t)
@@ -98,7 +87,7 @@ func TestHookThatEndsItsGoroutineCostsOneRoundTrip(t *testing.T) {
 				}
 				return send()
 			}}
-			rdb.AddHook(h)
+			h.add(rdb)
 			m := s.handle(rdb, mutex.Config{TTL: time.Second})
 			l := redistest.Must(m.Lock(t.Context(), s.Key))(t)
 			waiter := locking(m, s.Key)
@@ -108,7 +97,7 @@ func TestHookThatEndsItsGoroutineCostsOneRoundTrip(t *testing.T) {
 			h.on.Store(false) // Unlock makes its call on this goroutine
 			redistest.Expect(t, context.Cause(l.Context()), nil, "the lock was lost: %v")
 			redistest.NoError(t, l.Unlock())
-			redistest.NoError(t, within(t, redistest.Soon, waiter).Unlock())
+			redistest.NoError(t, harness.Granted(t, redistest.Soon, "a lock", waiter).Unlock())
 			harness.CloseWithin(t, redistest.Soon, m)
 		})
 	}
@@ -131,7 +120,7 @@ func TestHookThatEndsItsCallerLeavesNoLock(t *testing.T) {
 				runtime.Goexit()
 				return nil
 			}
-			rdb.AddHook(h)
+			h.add(rdb)
 			m, other := s.handle(rdb, mutex.Config{}), s.handle(srv.Client(), mutex.Config{})
 			nothing := func(context.Context, uint64) error { return nil }
 			redistest.NoError(t, m.Do(t.Context(), s.Key, nothing))
@@ -158,4 +147,65 @@ func TestHookThatEndsItsCallerLeavesNoLock(t *testing.T) {
 			harness.CloseWithin(t, redistest.Soon, m)
 		})
 	}
+}
+
+// repeater is a handle on a proxy, whose client does not wait long, and has a hook that sends again what failed.
+func repeater(t *testing.T, version redistest.Version) (*site, *redistest.Proxy, *mutex.Mutex) {
+	server := redistest.StartServer(t, version)
+	p := redistest.NewProxy(t, server.Addr())
+	rdb := p.Client(func(o *redis.Options) { o.ReadTimeout = 500 * time.Millisecond })
+	h := &hook{around: func(_ []redis.Cmder, send func() error) error {
+		if send() == nil {
+			return nil
+		}
+		return send()
+	}}
+	h.on.Store(true)
+	h.add(rdb)
+	s := newSite(t, server.Client())
+	m := s.handle(rdb, mutex.Config{TTL: time.Minute})
+	redistest.WantErr(t, redistest.Must(m.Lock(t.Context(), "warm"))(t).Unlock())
+	return s, p, m
+}
+
+// The first copy of an enter is under way while a hook sends a second one. The second one is
+// granted and given back, and then the first one arrives: it must take nothing.
+func TestEnterThatAHookRepeatedLeavesNoPhantom(t *testing.T) {
+	version := redistest.NeedServers(t)[0]
+	for name, lock := range map[string]func(h *mutex.Mutex, key string) (*mutex.Lock, error){
+		"alone":      func(h *mutex.Mutex, key string) (*mutex.Lock, error) { return h.Lock(context.Background(), key) },
+		"cancelable": func(h *mutex.Mutex, key string) (*mutex.Lock, error) { return h.Lock(t.Context(), key) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, p, h := repeater(t, version)
+			first := p.HoldRequest(harness.Does("enter"), 1)
+			redistest.WantErr(t, redistest.Must(lock(h, s.Key))(t).Unlock())
+			answered := make(chan []int64, 1)
+			p.SetHook(func(ev redistest.Event) redistest.Action {
+				if harness.Script(ev.Cmd) == "enter" && ev.Stage == redistest.OnReply {
+					select {
+					case answered <- harness.Integers(ev.Reply):
+					default:
+					}
+				}
+				return redistest.Pass
+			})
+			first.Release()
+			v := redistest.Get(t, "the answer to the first copy", answered)
+			redistest.Check(t, len(v) != 0 && v[0] != 1, "the first copy of the enter was answered %v; want that it takes nothing", v)
+			s.free(10 * time.Second)
+		})
+	}
+}
+
+// The reply to a leave is lost, and a hook sends the leave again: the lock was held and given
+// back, and Unlock says so.
+func TestUnlockThatAHookRepeatedIsNoLoss(t *testing.T) {
+	version := redistest.NeedServers(t)[0]
+	s, p, h := repeater(t, version)
+	l := redistest.Must(h.Lock(t.Context(), s.Key))(t)
+	lost := p.EatReply(harness.Does("leave"), 1)
+	redistest.Expect(t, l.Unlock(), nil, "Unlock of a lock that was held: %v")
+	redistest.Get(t, "the loss of a reply", lost.Fired())
 }

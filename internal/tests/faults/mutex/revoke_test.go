@@ -70,7 +70,7 @@ func TestLocksAreRenewedTogetherAfterACut(t *testing.T) {
 			return send()
 		}}
 		h.on.Store(true)
-		rdb.AddHook(h)
+		h.add(rdb)
 		m := s.handle(rdb, mutex.Config{TTL: time.Hour}) // no other renewal is due
 		const locks = 500
 		var held []*mutex.Lock

@@ -55,10 +55,9 @@ func locking(h *mutex.Mutex, key string) <-chan result {
 	return harness.Go(func() (*mutex.Lock, error) { return h.Lock(context.Background(), key) })
 }
 
-// within takes the lock, and fails the test where none comes in time.
-func within(tb testing.TB, d time.Duration, done <-chan result) *mutex.Lock {
-	tb.Helper()
-	r := harness.Got(tb, d, "a lock", done)
-	redistest.CheckNow(tb, r.Err == nil, "lock: %v", r.Err)
-	return r.Value
+// strictOnly are the tests that differ by contract if their handles have a KeepFor (LEASEHOLD_KEEP_FOR), and how.
+var strictOnly = map[string]string{
+	"TestHookThatEndsItsCallerLeavesNoLock":     "an acquisition or a release makes no call, and meets no hook",
+	"TestFenceSetByHand":                        "an acquisition makes no call, and does not meet a fence that was set by hand",
+	"TestEnterThatAHookRepeatedLeavesNoPhantom": "what was given back stays in the process",
 }
