@@ -137,12 +137,10 @@ func asksCapacity(b *testing.B, waiters int) {
 		})
 	}
 	redistest.WantErr(b, ask(ctx, 0)) // the script loaded
-	rate, predicted := harness.Saturate(b, srv.Client(), senders, harness.Noops(b, rdb, 1), harness.Noops(b, rdb, batch), harness.Saturation{
+	rate := harness.Saturate(b, srv.Client(), senders, harness.Noops(b, rdb, 1), harness.Noops(b, rdb, batch), harness.Saturation{
 		Crowd: harness.Crowd{Name: "asks", Pair: ask}, Units: batch, Command: "evalsha",
 	})
-	each := life.AskEvery.Seconds() * float64(waiters)
-	b.ReportMetric(rate*each, "waiters")
-	b.ReportMetric(predicted*each, "waiters-predicted")
+	b.ReportMetric(rate*life.AskEvery.Seconds()*float64(waiters), "waiters")
 }
 
 func request(b testing.TB, key string, seq int) *attempt {

@@ -22,38 +22,25 @@ import (
 
 // trips counts the renewals that a client sends, and the round trips that carry them. A
 // holder that begins to listen asks what became of its leases, which is no renewal.
-type trips struct {
-	redistest.Hook
-	trips, renewals atomic.Int64
-}
+type trips struct{ trips, renewals atomic.Int64 }
 
-func (c *trips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		c.count(cmd)
-		return err
-	}
-}
-
-func (c *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := next(ctx, cmds)
-		c.count(cmds...)
-		return err
-	}
-}
-
-func (c *trips) count(cmds ...redis.Cmder) {
-	n := 0
-	for _, cmd := range cmds {
-		if args := cmd.Args(); strings.HasPrefix(cmd.Name(), "eval") && call.ScriptName(args[1].(string)) == "renew" {
-			n++
+func countTrips(rdb *redis.Client) *trips {
+	c := new(trips)
+	rdb.AddHook(redistest.Around(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+		err := send()
+		n := 0
+		for _, cmd := range cmds {
+			if args := cmd.Args(); strings.HasPrefix(cmd.Name(), "eval") && call.ScriptName(args[1].(string)) == "renew" {
+				n++
+			}
 		}
-	}
-	if n > 0 {
-		c.trips.Add(1)
-		c.renewals.Add(int64(n))
-	}
+		if n > 0 {
+			c.trips.Add(1)
+			c.renewals.Add(int64(n))
+		}
+		return err
+	}))
+	return c
 }
 
 // filling is how many goroutines take what is held at once.
@@ -115,8 +102,7 @@ func renewals(b *testing.B, n int) {
 	ctx := context.Background()
 	srv := harness.StartOwn(b)
 	rdb := srv.Client(harness.Pool(filling))
-	counts := &trips{}
-	rdb.AddHook(counts)
+	counts := countTrips(rdb)
 	m := locks(b, rdb)
 	warmRenewals(b, rdb)
 	named, held := make([]string, n), make([]*mutex.Lock, n)

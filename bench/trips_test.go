@@ -51,8 +51,7 @@ func contendedTurns(b *testing.B, near, far *harness.Server, trip time.Duration)
 func heldOver(b *testing.B, far *harness.Server) {
 	const n, ttl = 2000, 3 * time.Second
 	rdb := far.Client()
-	counts := &trips{}
-	rdb.AddHook(counts)
+	counts := countTrips(rdb)
 	m := locks(b, rdb, func(c *mutex.Config) { c.TTL = ttl })
 	held, lost := make([]*mutex.Lock, n), make([]error, n)
 	var all sync.WaitGroup

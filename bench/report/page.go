@@ -113,7 +113,6 @@ func (p Page) Answers(questions ...string) string {
 	return strings.TrimSuffix(s, "\n")
 }
 
-// Row is the row of that name.
 func (p Page) Row(name string) (*Row, error) {
 	for _, r := range p.rows {
 		if r.Name == name {

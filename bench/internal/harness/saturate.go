@@ -40,7 +40,7 @@ func (s *spent) beside() float64 { return 1e6*s.cpu - s.micros }
 //
 // of the server's CPU. The two overheads are those of commands that do nothing and run by turns with load: of lone
 // each is a round trip of its own, of many they go together, as those of load do.
-func Saturate(b *testing.B, stats *redis.Client, n int, lone, many, load Saturation) (measured, predicted float64) {
+func Saturate(b *testing.B, stats *redis.Client, n int, lone, many, load Saturation) (measured float64) {
 	b.Helper()
 	// One core for this process, so that the server is not pushed off its own: commandstats is time by the clock.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -59,14 +59,13 @@ func Saturate(b *testing.B, stats *redis.Client, n int, lone, many, load Saturat
 	got := did[2]
 	b.ReportMetric(0, "ns/op")
 	measured = got.units / got.cpu
-	predicted = 1e6 * got.units / (got.micros + got.calls*command + got.reads*read)
 	b.ReportMetric(measured, load.Name+"/s")
-	b.ReportMetric(predicted, load.Name+"-predicted/s")
+	b.ReportMetric(1e6*got.units/(got.micros+got.calls*command+got.reads*read), load.Name+"-predicted/s")
 	b.ReportMetric(100*got.cpu/got.wall, "server-cpu-%")
 	b.ReportMetric(got.micros/got.calls, "server-µs")
 	b.ReportMetric(command, "command-µs")
 	b.ReportMetric(read, "read-µs")
-	return measured, predicted
+	return measured
 }
 
 // overheads is what a command and a read cost, by two crowds that differ in the number of commands in a read:
