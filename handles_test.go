@@ -2,7 +2,6 @@ package leasehold_test
 
 import (
 	"context"
-	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -10,9 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
-	"github.com/leasehold-go/leasehold/leaseholdtest"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
 	"github.com/leasehold-go/leasehold/singleflight"
@@ -26,10 +23,7 @@ type handle interface {
 // open makes a handle of each package.
 func open(t *testing.T, rdb redis.UniversalClient) (*semaphore.Semaphore, *mutex.Mutex, *singleflight.Group[string], *mutex.Guard) {
 	t.Helper()
-	sem := redistest.Must(semaphore.New(rdb, semaphore.Config{
-		Name: "f", Limit: 3, KeepFor: time.Second,
-		LimitFor: func(key string) int { return map[string]int{"negative": -1}[key] },
-	}))(t)
+	sem := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "f", Limit: 3, KeepFor: time.Second}))(t)
 	mtx := redistest.Must(mutex.New(rdb, mutex.Config{Name: "f"}))(t)
 	flight := redistest.Must(singleflight.New(rdb, singleflight.Config[string]{Name: "f", TTL: time.Minute, NearFor: time.Second}))(t)
 	for _, h := range []handle{sem, mtx, flight} {
@@ -88,37 +82,4 @@ func TestNilCtxIsRefused(t *testing.T) {
 	redistest.Check(t, n >= 20, "%d methods take a ctx", n)
 	redistest.NoError(t, lease.Release())
 	redistest.NoError(t, lock.Unlock())
-}
-
-// What can never be served is told as ErrInvalid by every package, not as an
-// outage.
-func TestInvalidArgumentsMatchErrInvalid(t *testing.T) {
-	rdb, ctx := leaseholdtest.Client(t), t.Context()
-	caps, locks, users, guard := open(t, rdb)
-	lease := redistest.Must(caps.Acquire(ctx, "acme"))(t)
-	defer lease.Release()
-
-	long := strings.Repeat("k", 513)
-	load := func(context.Context) (string, error) { return "v", nil }
-	acquire := func(key string, n int) error { _, err := caps.AcquireN(ctx, key, n); return err }
-	for what, call := range map[string]func() error{
-		"no permits":         func() error { return acquire("acme", 0) },
-		"beyond the limit":   func() error { return acquire("acme", 4) },
-		"bad limit":          func() error { return acquire("negative", 1) },
-		"semaphore: no key":  func() error { return acquire("", 1) },
-		"mutex: long key":    func() error { _, err := locks.TryLock(ctx, long); return err },
-		"extend: no ttl":     func() error { return lease.Extend(ctx, 0) },
-		"guard: no token":    func() error { return guard.Set(ctx, "7", 0, "v", 0) },
-		"guard: no key":      func() error { _, _, err := guard.Get(ctx, ""); return err },
-		"load: no key":       func() error { _, err := users.Do(ctx, "", load); return err },
-		"invalidate: no key": func() error { return users.Invalidate(ctx, "") },
-		"config": func() error {
-			_, err := singleflight.New(rdb, singleflight.Config[string]{Name: "users", TTL: -1})
-			return err
-		},
-	} {
-		err := call()
-		redistest.Check(t, errors.Is(err, leasehold.ErrInvalid) && !errors.Is(err, leasehold.ErrUnavailable),
-			"%s: %v; want ErrInvalid alone", what, err)
-	}
 }

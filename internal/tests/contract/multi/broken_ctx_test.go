@@ -17,74 +17,86 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// If a method of a ctx panics, whichever and whenever, its caller may get a panic. No process
-// ends, and the next caller is served.
+// If a method of a ctx panics or ends its goroutine, whichever and whenever, so may the call. No process ends, and the
+// next caller is served at once.
 func TestCtxWhoseMethodsPanic(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		plain := f.open()
-		turns := func(c *mutex.Config) { c.LocalFor, c.Name = 20*time.Millisecond, f.Family+"l" }
-		local, other := f.open(turns), f.open(turns)
-		keeps := f.open(func(c *mutex.Config) { c.KeepFor, c.Name = 100*time.Millisecond, f.Family+"k" })
-		g := redistest.Must(singleflight.New(f.RDB, singleflight.Config[string]{Name: f.Family, TTL: time.Second, LeaseTTL: 3 * time.Second, NearFor: time.Second}))(f)
-		defer func() { redistest.WantErr(f, g.Close(f.Context())) }()
-		locked := func(p *process) func(context.Context) error {
-			return func(ctx context.Context) error {
-				l, err := p.locks.Lock(ctx, "x")
-				if err != nil {
-					return err
-				}
-				defer l.Unlock()
-				return l.Context().Err()
-			}
-		}
-		calls := map[string]func(context.Context) error{
-			"Lock": locked(plain), "Lock with LocalFor": locked(local), "Lock with KeepFor": locked(keeps),
-			"Lock with LocalFor that waits": func(ctx context.Context) error {
-				held := redistest.Must(other.locks.Lock(f.Context(), "x"))(f)
-				go func() {
-					time.Sleep(50 * time.Millisecond)
-					redistest.WantErr(f, held.Unlock())
-				}()
-				return locked(local)(ctx)
-			},
-			"AcquireN": func(ctx context.Context) error {
-				return plain.caps.DoN(ctx, "x", 2, func(ctx context.Context) error { return ctx.Err() })
-			},
-			"multi.Do": func(ctx context.Context) error {
-				return multi.Do(ctx, func(ctx context.Context, _ *multi.Lease) error { return ctx.Err() }, plain.lockItems("x", "y")...)
-			},
-			"singleflight.Do": func(ctx context.Context) error {
-				_, err := g.Do(ctx, "x", func(context.Context) (string, error) { return "v", nil })
-				return err
-			},
-			"Invalidate": func(ctx context.Context) error { return g.Invalidate(ctx, "x") },
-		}
-		for name, do := range calls {
-			for _, method := range []string{"Deadline", "Done", "Err", "Value"} {
-				for first := 1; first <= 12; first++ {
-					var n atomic.Int32
-					ctx, cancel := context.WithTimeout(f.Context(), 10*time.Second)
-					func() {
-						defer func() { _ = recover() }()
-						_ = do(harness.BrokenCtx{Context: ctx, Before: func(m string) {
-							if m == method && int(n.Add(1)) >= first {
-								panic(m)
-							}
-						}})
-					}()
-					cancel()
-					if int(n.Load()) < first {
-						break // it is not called so often
-					}
-					bounded, cancel := context.WithTimeout(f.Context(), 10*time.Second)
-					if err := do(bounded); err != nil {
-						f.Errorf("%s after %s panicked at call %d: %v", name, method, first, err)
-					}
-					cancel()
-				}
-			}
-		}
+	t.Run("panics", func(t *testing.T) {
+		bubble(t, func(f *fixture) { ctxThatBreaks(f, func(method string) { panic(method) }) })
 	})
+	t.Run("exits", func(t *testing.T) {
+		bubble(t, func(f *fixture) { ctxThatBreaks(f, func(string) { runtime.Goexit() }) })
+	})
+}
+
+func ctxThatBreaks(f *fixture, breaks func(method string)) {
+	plain := f.open()
+	turns := func(c *mutex.Config) { c.LocalFor, c.Name = 20*time.Millisecond, f.Family+"l" }
+	local, other := f.open(turns), f.open(turns)
+	keeps := f.open(func(c *mutex.Config) { c.KeepFor, c.Name = 100*time.Millisecond, f.Family+"k" })
+	g := redistest.Must(singleflight.New(f.RDB, singleflight.Config[string]{Name: f.Family, TTL: time.Second, LeaseTTL: 3 * time.Second, NearFor: time.Second}))(f)
+	defer func() { redistest.WantErr(f, g.Close(f.Context())) }()
+	locked := func(p *process) func(context.Context) error {
+		return func(ctx context.Context) error {
+			l, err := p.locks.Lock(ctx, "x")
+			if err != nil {
+				return err
+			}
+			defer l.Unlock()
+			return l.Context().Err()
+		}
+	}
+	calls := map[string]func(context.Context) error{
+		"Lock": locked(plain), "Lock with LocalFor": locked(local), "Lock with KeepFor": locked(keeps),
+		"Lock with LocalFor that waits": func(ctx context.Context) error {
+			within, stop := context.WithTimeout(f.Context(), 10*time.Second)
+			defer stop()
+			held := redistest.Must(other.locks.Lock(within, "x"))(f)
+			go func() {
+				time.Sleep(50 * time.Millisecond)
+				redistest.WantErr(f, held.Unlock())
+			}()
+			return locked(local)(ctx)
+		},
+		"AcquireN": func(ctx context.Context) error {
+			return plain.caps.DoN(ctx, "x", 2, func(ctx context.Context) error { return ctx.Err() })
+		},
+		"multi.Do": func(ctx context.Context) error {
+			return multi.Do(ctx, func(ctx context.Context, _ *multi.Lease) error { return ctx.Err() }, plain.lockItems("x", "y")...)
+		},
+		"singleflight.Do": func(ctx context.Context) error {
+			_, err := g.Do(ctx, "x", func(context.Context) (string, error) { return "v", nil })
+			return err
+		},
+		"Invalidate": func(ctx context.Context) error { return g.Invalidate(ctx, "x") },
+	}
+	for name, do := range calls {
+		for _, method := range []string{"Deadline", "Done", "Err", "Value"} {
+			for first := 1; first <= 12; first++ {
+				var n atomic.Int32
+				ctx, cancel := context.WithTimeout(f.Context(), 10*time.Second)
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					defer func() { _ = recover() }()
+					_ = do(harness.BrokenCtx{Context: ctx, Before: func(m string) {
+						if m == method && int(n.Add(1)) >= first {
+							breaks(m)
+						}
+					}})
+				}()
+				<-ended
+				cancel()
+				if int(n.Load()) < first {
+					break // it is not called so often
+				}
+				bounded, cancel := context.WithTimeout(f.Context(), time.Second) // less than a TTL
+				if err := do(bounded); err != nil {
+					f.Errorf("%s after %s broke at call %d: %v", name, method, first, err)
+				}
+				cancel()
+			}
+		}
+	}
 }
 
 // If a method of a ctx panics, or ends its goroutine, while a call waits for one of several items,

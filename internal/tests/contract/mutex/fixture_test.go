@@ -38,7 +38,6 @@ var strictOnly = map[string]string{
 	"TestInspect":                                       stays,
 	"TestMutexDo":                                       stays,
 	"TestTurnsOfAProcessShareALease":                    stays + ", and so does its last token",
-	"TestRevokedLateGrantDoesNotEnterAgain":             noCall,
 	"TestTryLockWhoseGrantIsLateIsNotBusy":              noCall,
 	"TestUnlockWhoseFirstReplyIsLostTellsOfARevocation": noCall,
 	"TestGivingBackAndQueueingAgainIsOneRoundTrip":      alone,

@@ -16,35 +16,15 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
+// The fields that a Config has in common with a semaphore's are in the tests of that.
 func TestMutexNewNamesEveryBadField(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer rdb.Close()
-	for _, c := range []struct {
-		cfg mutex.Config
-		bad []string
-	}{
-		{mutex.Config{Name: "n", TTL: 100 * time.Millisecond}, nil},
-		{mutex.Config{Name: "n", LocalFor: time.Millisecond}, nil},
-		{mutex.Config{Name: "n", LocalFor: time.Second}, nil},
-		{mutex.Config{Name: "n", LocalFor: 50 * time.Millisecond, TTL: 100 * time.Millisecond}, nil},
-		{mutex.Config{Name: "n", LocalFor: 51 * time.Millisecond, TTL: 100 * time.Millisecond}, []string{"LocalFor is 51ms; want 1ms to 50ms"}},
-		{mutex.Config{Name: "n", LocalFor: time.Second + 1}, []string{"LocalFor is 1.000000001s; want 1ms to 1s"}},
-		{mutex.Config{Name: "n", LocalFor: time.Millisecond - 1}, []string{"LocalFor is 999.999µs; want 1ms to 1s"}},
-		{mutex.Config{Name: "n", LocalFor: -1}, []string{"LocalFor is -1ns; want 1ms to 1s"}},
-		{
-			mutex.Config{TTL: time.Millisecond, MaxHold: -1, MaxWaiters: -2, Prefix: "}"},
-			[]string{"Name", "empty", "512", "TTL", "1ms", "100ms", "MaxHold", "-1ns", "MaxWaiters", "-2", "Prefix", "}"},
-		},
-	} {
-		m, err := mutex.New(rdb, c.cfg)
-		if c.bad == nil {
-			redistest.Check(t, err == nil, "%+v: %v", c.cfg, err)
-			continue
-		}
-		redistest.CheckNow(t, m == nil, "%+v is accepted", c.cfg)
-		redistest.WantText(t, err, append(c.bad, "leasehold: mutex: ")...)
-		redistest.Check(t, !strings.Contains(err.Error(), "Limit"), "%q names a field that there is not", err)
-	}
+	m, err := mutex.New(rdb, mutex.Config{TTL: time.Millisecond, MaxHold: -1, MaxWaiters: -2, Prefix: "}"})
+	redistest.WantErr(t, err, leasehold.ErrInvalid, redistest.Says("leasehold: mutex: ", "Name", "TTL", "MaxHold", "MaxWaiters", "Prefix"))
+	redistest.Check(t, m == nil && !strings.Contains(err.Error(), "Limit"), "%q names a field that there is not", err)
+	redistest.WantText(t, redistest.ErrorOf(mutex.New(rdb, mutex.Config{Name: "n", KeepFor: -1, LocalFor: -1})), "KeepFor is -1ns", "LocalFor is -1ns")
+	redistest.NoError(t, redistest.ErrorOf(mutex.New(rdb, mutex.Config{Name: "n", TTL: 100 * time.Millisecond})))
 	redistest.WantText(t, redistest.ErrorOf(mutex.New(nil, mutex.Config{Name: "n"})), "rdb")
 }
 

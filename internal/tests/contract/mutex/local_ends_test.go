@@ -80,32 +80,6 @@ func TestALostLeaseIsReplacedThoughItsHolderHangs(t *testing.T) {
 	})
 }
 
-// A listing shows one holder for all turns of a lease. Revoking it ends the turn that
-// runs, and the next waiter of the process gets a lease of its own.
-func TestRevokeEndsTheTurnThatRuns(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		m, _ := f.open(localFor(time.Second))
-		operator, _ := f.open()
-		first := f.take(m, "k")
-		second, third := line(f.Context(), m, f), line(f.Context(), m, f)
-		unlock(f, first)
-		l := second.Got()
-		state, err := operator.Inspect(f.Context(), "k")
-		if err != nil || state.Holder == nil || state.Holder.ID != l.ID() || state.Waiting > 1 {
-			f.Fatalf("%+v, %v; want the one holder %s", state, err, l.ID())
-		}
-		time.Sleep(200 * time.Millisecond) // its process has subscribed by then
-		redistest.WantErr(f, operator.Revoke(f.Context(), "k", l.ID(), "it hangs"))
-		next := third.Got()
-		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrRevoked)
-		redistest.WantErr(f, l.Unlock(), leasehold.ErrRevoked)
-		if next.ID() == l.ID() || next.Token() <= l.Token() {
-			f.Errorf("the next turn is on %s with token %d; %s with %d was revoked", next.ID(), next.Token(), l.ID(), l.Token())
-		}
-		unlock(f, next)
-	})
-}
-
 // MaxWaiters bounds the line of a process, and the places in Redis; a process that queues again is not refused.
 func TestMaxWaitersOfLines(t *testing.T) {
 	bubble(t, func(f *fixture) {

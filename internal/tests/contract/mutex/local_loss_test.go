@@ -202,24 +202,6 @@ func TestLineOfATryLockIsKept(t *testing.T) {
 	})
 }
 
-// A grant that comes too late is given back, and its caller enters again, unless the lease was revoked meanwhile.
-func TestRevokedLateGrantDoesNotEnterAgain(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		m, wire := f.open(ttl(time.Second))
-		other, _ := f.open()
-		unlock(f, f.take(m, "k")) // the script is known
-		release := wire.StallReplies("enter")
-		late := line(f.Context(), m, f)
-		state, err := other.Inspect(f.Context(), "k")
-		redistest.CheckNow(f, err == nil && state.Holder != nil, "%+v, %v; want a holder", state, err)
-		redistest.WantErr(f, other.Revoke(f.Context(), "k", state.Holder.ID, "a test"))
-		time.Sleep(1100 * time.Millisecond)
-		release()
-		<-late.Done
-		redistest.WantErr(f, late.Err, leasehold.ErrRevoked)
-	})
-}
-
 // A hook ends the goroutines that repeat the leave of a lease. The release says so, and the
 // waiters of the process get their turn once the lease has expired.
 func TestGoroutineThatRepeatsALeaveIsEnded(t *testing.T) {

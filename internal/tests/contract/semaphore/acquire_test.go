@@ -16,42 +16,6 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-func TestTryAcquireTellsHowBusy(t *testing.T) {
-	each(t, func(f *fixture) {
-		s, _ := f.open(limit(2))
-		l := f.take(s, "k", 2)
-		_, err := s.TryAcquire(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrBusy, redistest.Not(leasehold.ErrUnavailable, leasehold.ErrQueueFull, leasehold.ErrLost))
-		var busy *leasehold.BusyError
-		redistest.CheckNow(f, errors.As(err, &busy), "%v is no BusyError", err)
-		redistest.CheckNow(f, busy.InUse == 2 && busy.Limit == 2 && busy.Waiting == 0 && busy.RetryAfter > 0 && busy.RetryAfter <= 30*time.Second,
-			"busy is %+v", *busy)
-		redistest.Require(f, f.Queued("k"), 0, "a try left %d in the queue")
-		release(f, l)
-	})
-}
-
-func TestCtxEndsWhileQueued(t *testing.T) {
-	each(t, func(f *fixture) {
-		s, wire := f.open()
-		l := f.take(s, "k", 1)
-		ctx, cancel := context.WithCancel(f.Context())
-		waiter := f.wait(ctx, s, "k", 1)
-		redistest.Eventually(f, "the handle to know", func() bool { return wire.Answered("ask") > 0 })
-		cancel()
-		err := waiter.Failed()
-		redistest.WantErr(f, err, context.Canceled, leasehold.ErrBusy, redistest.Not(leasehold.ErrUnavailable, context.DeadlineExceeded))
-		var busy *leasehold.BusyError
-		redistest.CheckNow(f, errors.As(err, &busy) && busy.InUse == 1 && busy.Limit == 1 && busy.Waiting == 1, "busy is %v", busy)
-		redistest.Eventually(f, "the queue to be empty", func() bool { return f.Queued("k") == 0 })
-		soonOver, cancel := context.WithTimeout(f.Context(), 1500*time.Millisecond)
-		defer cancel()
-		redistest.WantErr(f, redistest.ErrorOf(s.Acquire(soonOver, "k")), context.DeadlineExceeded, leasehold.ErrBusy)
-		redistest.Eventually(f, "the queue to be empty", func() bool { return f.Queued("k") == 0 })
-		release(f, l)
-	})
-}
-
 func TestLimitForSetsTheLimitOfAKey(t *testing.T) {
 	each(t, func(f *fixture) {
 		s, wire := f.open(limit(2), func(c *semaphore.Config) {
@@ -62,31 +26,40 @@ func TestLimitForSetsTheLimitOfAKey(t *testing.T) {
 		redistest.WantText(f, redistest.ErrorOf(s.TryAcquireN(f.Context(), "default", 3)), "3", "limit is 2")
 		before := wire.Sent()
 		for key, value := range map[string]string{"bad": "-1", "huge": "100001"} {
-			redistest.WantText(f, redistest.ErrorOf(s.Acquire(f.Context(), key)), "LimitFor", value, "100000", f.Family+"/"+key)
+			redistest.WantErr(f, redistest.ErrorOf(s.Acquire(f.Context(), key)), leasehold.ErrInvalid, redistest.Says("LimitFor", value, "100000", f.Family+"/"+key))
 		}
 		redistest.Require(f, wire.Sent()-before, 0, "%d commands were sent")
 	})
 }
 
-// A limit stored in Redis goes before everybody's own. Lowering it evicts nobody,
-// and ends a wait that it can never serve.
+// A limit that is set at run time goes before everybody's own, with and without a total. Lowering it evicts nobody, and ends
+// a wait that it can never serve. 0 goes back to the configured one.
 func TestStoredLimitGoesFirst(t *testing.T) {
-	each(t, func(f *fixture) {
-		s, _ := f.open(limit(5))
+	plainAndTotal(t, 10, func(f *fixture, settings ...func(*semaphore.Config)) {
+		settings = append(settings, limit(5))
+		s, _ := f.open(settings...)
+		operator, _ := f.open(settings...)
+		set := func(n int) {
+			f.Helper()
+			redistest.WantErr(f, operator.SetLimit(f.Context(), "k", n))
+		}
 		l := f.take(s, "k", 4)
-		heavy, light := f.wait(f.Context(), s, "k", 5), f.wait(f.Context(), s, "k", 1)
-		f.RDB.Set(f.Context(), f.Part("k", "limit"), 2, time.Minute)
-		f.WantHeld("k", 4)
-		err := heavy.Failed() // by the next sign of life
-		redistest.WantErr(f, err, redistest.Not(leasehold.ErrUnavailable, leasehold.ErrLost), redistest.Says("5", "limit is 2", f.Family+"/k"))
-		redistest.WantText(f, redistest.ErrorOf(s.TryAcquireN(f.Context(), "k", 3)), "3", "limit is 2")
-		redistest.WantErr(f, redistest.ErrorOf(s.TryAcquire(f.Context(), "k")), leasehold.ErrBusy)
+		heavy := f.start(s, "k", 5)
+		redistest.Eventually(f, "a waiter", func() bool { return f.inspect(s, "k").Waiting == 1 })
+		light := f.start(s, "k", 1)
+		redistest.Eventually(f, "two waiters", func() bool { return f.inspect(s, "k").Waiting == 2 })
+		set(2)
+		redistest.WantErr(f, heavy.Failed(), leasehold.ErrInvalid, redistest.Not(leasehold.ErrUnavailable, leasehold.ErrLost), redistest.Says("5", "limit is 2", f.Family+"/k"))
+		redistest.WantErr(f, redistest.ErrorOf(s.TryAcquireN(f.Context(), "k", 3)), leasehold.ErrInvalid, redistest.Says("3", "limit is 2"))
+		redistest.WantErr(f, redistest.ErrorOf(s.TryAcquire(f.Context(), "k")), leasehold.ErrBusy, redistest.Says("4 of 2"))
 		redistest.Require(f, l.Extend(f.Context(), time.Minute), nil, "the holder was evicted: %v")
 		release(f, l)
 		release(f, light.Got())
-		release(f, f.take(s, "k", 2))
-		f.RDB.Del(f.Context(), f.Part("k", "limit"))
+		set(6)
+		release(f, f.take(s, "k", 6))
+		set(0)
 		release(f, f.take(s, "k", 5))
+		redistest.WantErr(f, redistest.ErrorOf(s.TryAcquireN(f.Context(), "k", 6)), leasehold.ErrInvalid, redistest.Says("limit is 5"))
 	})
 }
 

@@ -47,7 +47,17 @@ func TestNewNamesEveryBadField(t *testing.T) {
 			semaphore.Config{Name: "n", Limit: 1, TTL: time.Second, KeepFor: 501 * time.Millisecond},
 			[]string{"KeepFor is 501ms; want 1ms to 500ms (half of TTL"},
 		},
+		{semaphore.Config{Name: "n", Limit: 1, LocalFor: -1}, []string{"LocalFor is -1ns; want 1ms to 1s"}},
+		{semaphore.Config{Name: "n", Limit: 1, LocalFor: time.Millisecond - 1}, []string{"LocalFor is 999.999µs; want 1ms to 1s"}},
+		{semaphore.Config{Name: "n", Limit: 1, LocalFor: time.Second + 1}, []string{"LocalFor is 1.000000001s; want 1ms to 1s"}},
+		{
+			semaphore.Config{Name: "n", Limit: 1, TTL: 100 * time.Millisecond, LocalFor: 51 * time.Millisecond},
+			[]string{"LocalFor is 51ms; want 1ms to 50ms"},
+		},
 		// These are bounds.
+		{semaphore.Config{Name: "n", Limit: 1, LocalFor: time.Millisecond}, nil},
+		{semaphore.Config{Name: "n", Limit: 1, LocalFor: time.Second}, nil},
+		{semaphore.Config{Name: "n", Limit: 1, TTL: 100 * time.Millisecond, LocalFor: 50 * time.Millisecond}, nil},
 		{semaphore.Config{Name: "n", Limit: 1}, nil},
 		{semaphore.Config{Name: "n", Limit: 1, TTL: time.Second, KeepFor: 500 * time.Millisecond}, nil},
 		{semaphore.Config{Name: strings.Repeat("{", 512), Limit: 100_000, TTL: 100 * time.Millisecond, MaxHold: 1, MaxWaiters: 1}, nil},
@@ -59,7 +69,7 @@ func TestNewNamesEveryBadField(t *testing.T) {
 			continue
 		}
 		redistest.Check(t, s == nil, "%+v is accepted", c.cfg)
-		redistest.WantText(t, err, append(c.want, "leasehold: semaphore: ")...)
+		redistest.WantErr(t, err, leasehold.ErrInvalid, redistest.Says(append(c.want, "leasehold: semaphore: ")...))
 		for _, good := range []string{"Name", "Limit", "TTL", "MaxHold", "MaxWaiters", "Prefix"} {
 			redistest.Check(t, slices.Contains(c.want, good) || !strings.Contains(err.Error(), good+" "), "%q names %s, which is good", err, good)
 		}
@@ -75,15 +85,15 @@ func TestNewNamesEveryBadField(t *testing.T) {
 func TestBadCallsSendNothing(t *testing.T) {
 	some(t, func(f *fixture) {
 		s, wire := f.open(limit(5000))
-		ctx := f.Context()
+		ctx, invalid := f.Context(), leasehold.ErrInvalid
 		for n, want := range map[int]string{0: "0", -1: "-1", 1001: "1001"} {
 			for _, acquire := range []func(context.Context, string, int) (*semaphore.Lease, error){s.AcquireN, s.TryAcquireN} {
-				redistest.WantText(f, redistest.ErrorOf(acquire(ctx, "k", n)), "n is "+want, "1 to 1000", f.Family+"/k")
+				redistest.WantErr(f, redistest.ErrorOf(acquire(ctx, "k", n)), invalid, redistest.Says("n is "+want, "1 to 1000", f.Family+"/k"))
 			}
 		}
 		for key, want := range map[string]string{"": "empty", strings.Repeat("x", 513): "513"} {
 			for _, acquire := range []func(context.Context, string) (*semaphore.Lease, error){s.Acquire, s.TryAcquire} {
-				redistest.WantText(f, redistest.ErrorOf(acquire(ctx, key)), "key", want, "1 to 512", f.Family)
+				redistest.WantErr(f, redistest.ErrorOf(acquire(ctx, key)), invalid, redistest.Says("key", want, "1 to 512", f.Family))
 			}
 			redistest.WantText(f, s.Do(ctx, key, nil), "key", want, "1 to 512")
 		}
@@ -95,7 +105,7 @@ func TestBadCallsSendNothing(t *testing.T) {
 		l := f.take(s, strings.Repeat("x", 512), 1000)
 		sent := wire.Sent()
 		for _, d := range []time.Duration{0, -time.Second, 99 * time.Millisecond} {
-			redistest.WantText(f, l.Extend(ctx, d), "ttl is "+fmt.Sprint(d), "100ms")
+			redistest.WantErr(f, l.Extend(ctx, d), invalid, redistest.Says("ttl is "+fmt.Sprint(d), "100ms"))
 		}
 		for range 2000 { // of two things that are ready, a select takes any
 			redistest.WantErr(f, l.Extend(ended, time.Hour), context.Canceled, redistest.Not(leasehold.ErrUnavailable))

@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -166,21 +164,4 @@ func TestCloseAfterTheClientSaysWhatItLeft(t *testing.T) {
 		redistest.Expect(f, s.Close(f.Context()), nil, "the second Close: %v")
 		redistest.Eventually(f, "the end of the lease", func() bool { return len(f.Held("k")) == 0 })
 	})
-}
-
-// Each error of an outage has its cause behind it.
-func TestUnavailableCarriesACause(t *testing.T) {
-	redistest.NeedServers(t)
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
-	t.Cleanup(func() { _ = rdb.Close() })
-	s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "n", Limit: 1}))(t)
-	for name, err := range map[string]error{
-		"try acquire": func() error { _, err := s.TryAcquire(t.Context(), "k"); return err }(),
-		"acquire":     func() error { _, err := s.Acquire(t.Context(), "k"); return err }(),
-	} {
-		redistest.WantErr(t, err, leasehold.ErrUnavailable)
-		redistest.Check(t, strings.Contains(err.Error(), "connection refused"), "%s: %v; want that the connection was refused", name, err)
-	}
-	redistest.NoError(t, s.Close(t.Context()))
-	redistest.WantErr(t, redistest.ErrorOf(semaphore.New((*redis.Client)(nil), semaphore.Config{Name: "n", Limit: 1})), leasehold.ErrInvalid)
 }

@@ -236,19 +236,3 @@ func TestInspectErrors(t *testing.T) {
 		redistest.WantErr(f, redistest.ErrorOf(s.Inspect(f.Context(), "k")), leasehold.ErrClosed)
 	})
 }
-
-// Of a family with a Total, Inspect shows the key's own holders and waiters, and how much of the total all keys use.
-func TestInspectOfAFamilyWithATotal(t *testing.T) {
-	each(t, func(f *fixture) {
-		s, _ := f.open(limit(3), label("here"), func(c *semaphore.Config) { c.Total = 4 })
-		one := f.take(s, "a", 2)
-		two := f.take(s, "b", 1)
-		state := f.inspect(s, "a")
-		redistest.CheckNow(f, state.Limit == 3 && state.InUse == 2 && state.Total == 4 && state.TotalInUse == 3 && len(state.Holders) == 1,
-			"%+v", state)
-		h := state.Holders[0]
-		redistest.CheckNow(f, h.ID == one.ID() && h.Permits == 2 && h.Label == "here", "%+v", h)
-		release(f, one)
-		release(f, two)
-	})
-}

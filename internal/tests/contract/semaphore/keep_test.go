@@ -167,23 +167,6 @@ func TestKeptPermitsAreBounded(t *testing.T) {
 	})
 }
 
-// Close gives back what rests at once, and so does Shutdown, which waits for nobody.
-func TestCloseGivesKeptPermitsBack(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		for name, end := range map[string]func(*semaphore.Semaphore, context.Context) error{
-			"Close": (*semaphore.Semaphore).Close, "Shutdown": (*semaphore.Semaphore).Shutdown,
-		} {
-			s, _ := f.keeper(limit(3), keepFor(2*time.Second))
-			f.keep(s, name, 3)
-			began := time.Now()
-			redistest.Require(f, end(s, f.Context()), nil, "%s: %v", name)
-			redistest.AtMost(f, time.Since(began), time.Second, "%s took %v", name)
-			f.WantHeld(name, 0)
-			redistest.WantErr(f, redistest.ErrorOf(s.TryAcquire(f.Context(), name)), leasehold.ErrClosed)
-		}
-	})
-}
-
 // A lease in use is not kept once Shutdown has begun, so that Shutdown ends.
 func TestShutdownWaitsForUsersOfKeptPermits(t *testing.T) {
 	bubble(t, func(f *fixture) {

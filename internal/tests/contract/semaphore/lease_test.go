@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -77,62 +76,6 @@ func TestLongestMaxHoldAndExtend(t *testing.T) {
 		err := l.Extend(f.Context(), math.MaxInt64)
 		redistest.Check(f, err != nil || time.Until(l.Deadline()) >= 24*time.Hour, "Extend returns nil, and the Deadline lies in %v", time.Until(l.Deadline()))
 		release(f, l)
-	})
-}
-
-// A method of ctx that ends the goroutine of a Release keeps no permit from the others.
-func TestCtxThatEndsTheGoroutineOfARelease(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		for name, mod := range map[string]func(*semaphore.Config){
-			"plain":   func(*semaphore.Config) {},
-			"Total":   func(c *semaphore.Config) { c.Total = 1 },
-			"local":   localFor(20 * time.Millisecond),
-			"keep":    func(c *semaphore.Config) { c.KeepFor = time.Second },
-			"closing": func(*semaphore.Config) {},
-		} {
-			s, _ := f.open(mod, func(c *semaphore.Config) { c.Name += name })
-			other, _ := f.open(mod, func(c *semaphore.Config) { c.Name += name })
-			for _, waits := range []bool{true, false} {
-				parent, cancel := context.WithCancel(f.Context())
-				var armed atomic.Bool
-				ctx := harness.BrokenCtx{Context: parent, Before: func(method string) {
-					if method != "Deadline" && armed.Load() {
-						runtime.Goexit()
-					}
-				}}
-				held := redistest.Must(s.Acquire(ctx, "k"))(f)
-				_ = held.Context()
-				acquire := func() (*semaphore.Lease, error) {
-					within, cancel := context.WithTimeout(f.Context(), time.Second)
-					defer cancel()
-					return other.Acquire(within, "k")
-				}
-				var next *waiting
-				if waits {
-					next = harness.Start(f.T, acquire)
-					synctest.Wait()
-				}
-				armed.Store(true)
-				ended := make(chan struct{})
-				go func() {
-					defer close(ended)
-					_ = held.Release()
-					f.Errorf("%s: Release returned, so no method of ctx was called", name)
-				}()
-				<-ended
-				if name == "closing" {
-					harness.Close(f.T, s)
-					s, _ = f.open(func(c *semaphore.Config) { c.Name += name })
-				}
-				if !waits {
-					next = harness.Start(f.T, acquire)
-				}
-				<-next.Done
-				redistest.Require(f, next.Err, nil, name+": the next caller: %v")
-				release(f, next.Value)
-				cancel()
-			}
-		}
 	})
 }
 

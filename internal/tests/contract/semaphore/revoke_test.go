@@ -22,16 +22,16 @@ func wantRevoked(f testing.TB, err error, reason string) {
 	redistest.Check(f, errors.As(err, &revoked) && revoked.Reason == reason, "%v; want the reason %q", err, reason)
 }
 
-// plainAndTotal runs a test with a plain family, and with one that has a total.
-func plainAndTotal(t *testing.T, test func(f *fixture, settings ...func(*semaphore.Config))) {
+// plainAndTotal runs a test with a plain family, and with one that has a total of n.
+func plainAndTotal(t *testing.T, n int, test func(f *fixture, settings ...func(*semaphore.Config))) {
 	t.Run("plain", func(t *testing.T) { each(t, func(f *fixture) { test(f) }) })
-	t.Run("total", func(t *testing.T) { each(t, func(f *fixture) { test(f, total(2)) }) })
+	t.Run("total", func(t *testing.T) { each(t, func(f *fixture) { test(f, total(n)) }) })
 }
 
 // A revoked lease's permits are all passed on in the same step; its holder's Context
 // ends with the reason, by the message alone; and its Release says so.
 func TestRevokePassesAllPermitsOn(t *testing.T) {
-	plainAndTotal(t, func(f *fixture, settings ...func(*semaphore.Config)) {
+	plainAndTotal(t, 2, func(f *fixture, settings ...func(*semaphore.Config)) {
 		settings = append(settings, limit(2), prefixed(f))
 		holder, _ := f.open(settings...)
 		operator, _ := f.open(settings...)
@@ -63,28 +63,9 @@ func TestRevokePassesAllPermitsOn(t *testing.T) {
 	})
 }
 
-// A revoked waiter's Acquire returns the reason, and the request behind it is next.
-func TestRevokeOfAWaiter(t *testing.T) {
-	plainAndTotal(t, func(f *fixture, settings ...func(*semaphore.Config)) {
-		a, _ := f.open(append(settings, limit(2))...)
-		l := f.take(a, "k", 2)
-		first := f.start(a, "k", 2)
-		redistest.Eventually(f, "a waiter", func() bool { return f.inspect(a, "k").Waiting == 1 })
-		id := f.inspect(a, "k").Waiters[0].ID
-		second := f.start(a, "k", 1)
-		redistest.Eventually(f, "two waiters", func() bool { return f.inspect(a, "k").Waiting == 2 })
-		redistest.WantErr(f, a.Revoke(f.Context(), "k", id, "not needed"))
-		wantRevoked(f, first.Failed(), "not needed")
-		release(f, l)
-		release(f, second.Got())
-		state := f.inspect(a, "k")
-		redistest.Check(f, state.InUse+state.Waiting == 0, "%+v is left", state)
-	})
-}
-
 // Revoke of what is not there, and with arguments that can't be served.
 func TestRevokeErrors(t *testing.T) {
-	plainAndTotal(t, func(f *fixture, settings ...func(*semaphore.Config)) {
+	plainAndTotal(t, 2, func(f *fixture, settings ...func(*semaphore.Config)) {
 		s, _ := f.open(append(settings, limit(2))...)
 		l := f.take(s, "k", 1)
 		other := f.take(s, "other", 1)

@@ -47,6 +47,8 @@ func TestTotalBoundsAllKeysTogether(t *testing.T) {
 			want.RetryAfter = busy.RetryAfter
 			redistest.Check(f, *busy == want, "%s: %+v; want %+v", key, *busy, want)
 		}
+		state := f.inspect(s, "b")
+		redistest.Check(f, state.Limit == 3 && state.InUse == 2 && state.Total == 5 && state.TotalInUse == 5 && len(state.Holders) == 1 && state.Holders[0].ID == b.ID(), "%+v", state)
 		release(f, b)
 		redistest.WantErr(f, redistest.ErrorOf(s.TryAcquireN(f.Context(), "c", 3)), leasehold.ErrBusy)
 		c := f.take(s, "c", 2)
@@ -84,36 +86,6 @@ func TestMaxWaitersOfAKeyAndOfAll(t *testing.T) {
 		}
 		served.Wait()
 	})
-}
-
-// A limit that is set while it runs is that of every process at its next call; 0 goes
-// back to the configured one. With and without a total.
-func TestSetLimitIsSeenByEveryProcess(t *testing.T) {
-	for name, with := range map[string]func(*semaphore.Config){"total": total(10), "none": func(*semaphore.Config) {}} {
-		t.Run(name, func(t *testing.T) {
-			each(t, func(f *fixture) {
-				s, _ := f.open(limit(2), with)
-				other, _ := f.open(limit(2), with)
-				set := func(n int) {
-					f.Helper()
-					redistest.WantErr(f, s.SetLimit(f.Context(), "k", n))
-				}
-				set(4)
-				four := f.take(other, "k", 4)
-				set(1) // nobody loses a permit
-				redistest.WantText(f, redistest.ErrorOf(other.TryAcquire(f.Context(), "k")), "4 of 1")
-				release(f, four)
-				_, err := other.AcquireN(f.Context(), "k", 2)
-				redistest.WantErr(f, err, leasehold.ErrInvalid, redistest.Says("2 permits", "limit is 1"))
-				one := f.take(other, "k", 1)
-				redistest.WantErr(f, redistest.ErrorOf(other.TryAcquire(f.Context(), "k")), leasehold.ErrBusy)
-				set(0)
-				release(f, f.take(other, "k", 1))
-				redistest.WantErr(f, redistest.ErrorOf(s.TryAcquireN(f.Context(), "k", 3)), leasehold.ErrInvalid, redistest.Says("limit is 2"))
-				release(f, one)
-			})
-		})
-	}
 }
 
 // A handle knows the server's clock only to within a round trip, which was slow. SetLimit returns

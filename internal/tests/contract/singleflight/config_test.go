@@ -84,7 +84,7 @@ func TestNewNamesEveryBadField(t *testing.T) {
 			continue
 		}
 		redistest.Check(t, g == nil, "%+v is accepted", c.cfg)
-		redistest.WantText(t, err, append(c.want, "leasehold: singleflight: ")...)
+		redistest.WantErr(t, err, leasehold.ErrInvalid, redistest.Says(append(c.want, "leasehold: singleflight: ")...))
 		_, text, _ := strings.Cut(err.Error(), "bad configuration: ")
 		for _, field := range all {
 			named := strings.Contains("\n"+text, "\n"+field+" ")
@@ -140,7 +140,7 @@ func TestBadCallsSendNothing(t *testing.T) {
 		ctx, label := f.Context(), f.Family+"%3A%0A"
 		for key, want := range map[string]string{"": "empty", strings.Repeat("x", 513): "513"} {
 			for call, err := range everyCall(f, ctx, g, key) {
-				redistest.WantText(f, err, "singleflight: "+call+" "+label, "key", want, "1 to 512")
+				redistest.WantErr(f, err, leasehold.ErrInvalid, redistest.Says("singleflight: "+call+" "+label, "key", want, "1 to 512"))
 			}
 			redistest.WantText(f, redistest.ErrorOf(g.DoMany(ctx, []string{"good", key}, nil)), "singleflight: do many "+label, want)
 			redistest.WantText(f, g.Invalidate(ctx, "good", key), "singleflight: invalidate "+label, want)

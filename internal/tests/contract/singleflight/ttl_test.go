@@ -133,25 +133,6 @@ func TestTooLargeValueStaysInItsProcess(t *testing.T) {
 	})
 }
 
-// Invalidate ends the mark: loads are coordinated again at once. What stood
-// there before a value that is too large goes with it.
-func TestInvalidateEndsTheTooLargeMark(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		mod := func(c *singleflight.Config[string]) {
-			c.MaxValueBytes, c.TTL, c.StaleFor = 10, time.Millisecond, time.Minute
-		}
-		g, _ := f.open(mod)
-		fetch(f, f.Context(), g, "k", gives("fits")).got()
-		time.Sleep(5 * time.Millisecond)
-		fetch(f, f.Context(), g, "k", gives("is far too large")).got()
-		redistest.Eventually(f, "the mark", func() bool { return f.RDB.Exists(f.Context(), f.Part("k", "failure")).Val() == 1 })
-		redistest.Expect(f, f.RDB.Exists(f.Context(), f.Part("k", "value")).Val(), 0, "the older value is there yet")
-		redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
-		r := fetch(f, f.Context(), g, "k", gives("fits")).got()
-		redistest.Check(f, r.Source == singleflight.Loaded && inspect(f, g, "k").Cached, "%+v, %+v", r, inspect(f, g, "k"))
-	})
-}
-
 // A newer value that may not be stored ends the stale one that is: else that would
 // be served for as long as StaleFor says, and the newer one to nobody.
 func TestValueThatIsNotStoredEndsTheStaleOne(t *testing.T) {

@@ -16,38 +16,6 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// user is a value of several fields.
-type user struct {
-	ID   int
-	Name string
-	Tags []string
-	When time.Time
-}
-
-// A value comes out of the cache as it went in. Each type here costs the compiler a Group; the
-// tests of internal/codec have more types.
-func TestValuesOfAnyType(t *testing.T) {
-	some(t, func(f *fixture) {
-		through(f, user{7, "Ada", []string{"x"}, time.Unix(1, 5)}, func(a, b user) bool {
-			return a.ID == b.ID && a.Name == b.Name && a.Tags[0] == b.Tags[0] && a.When.Equal(b.When)
-		})
-		through(f, (*user)(nil), func(_, b *user) bool { return b == nil })
-		through(f, "", func(a, b string) bool { return a == b })
-		through(f, []byte("\x00\xff"), func(a, b []byte) bool { return string(a) == string(b) })
-	})
-}
-
-// through puts a value through the cache, from one process to another.
-func through[T any](f *fixture, v T, same func(a, b T) bool) {
-	f.Helper()
-	g, _ := openOf[T](f)
-	other, _ := openOf[T](f)
-	redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
-	fetch(f, f.Context(), g, "k", func(context.Context) (T, error) { return v, nil }).got()
-	r := fetch(f, f.Context(), other, "k", func(context.Context) (T, error) { return v, errors.New("it was to be cached") }).got()
-	redistest.Check(f, r.Source == singleflight.Cached && same(v, r.Value), "%#v became %#v", v, r.Value)
-}
-
 // []byte and string are stored as they are, behind the envelope. A Codec sees each value, strings too.
 func TestRawValues(t *testing.T) {
 	each(t, func(f *fixture) {
