@@ -37,7 +37,7 @@ var kept = []mutation{
 		"trim = s.length > maxIdle && !s.trimming", "trim = false"),
 	cut("leases of other weights go back before a try", "internal/localturns/own.go", keepTests, "TestOwnPermitsOfAnotherWeight",
 		"\t\t\tothers = ln.others()\n", ""),
-	cut("the last token of a kept lock is stored", "internal/localturns/turn.go", keepLockTests, "TestFenceOfAKeptLock",
+	cut("the last token of a kept lock is stored", "internal/localturns/turn.go", keepLockTests, "TestTokensOfKeptLocks",
 		"\tv.lease.SetLastToken(v.lastToken)\n", ""),
 	cut("a second try waits for the same recall", "luascripts/permits/shared/recall.lua", keepTests+" "+scriptTests, "TestTryAcquireAwaits|TestModelOfPermits",
 		"return coming_until and coming_until > now", "return false"),

@@ -3,7 +3,6 @@ package mutex
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -193,8 +192,8 @@ func (f *fixture) turn(m *mutex.Mutex, key string) uint64 {
 	return l.Token()
 }
 
-// Tokens rise from turn to turn of a kept lock, and from process to process: the fence knows the
-// last of them before the lock is handed on.
+// Tokens rise from turn to turn of a kept lock, and from process to process: a leave tells the fence the last of them before
+// the lock is handed on.
 func TestTokensOfKeptLocksRise(t *testing.T) {
 	each(t, func(f *fixture) {
 		a, w := f.keeper()
@@ -212,22 +211,11 @@ func TestTokensOfKeptLocksRise(t *testing.T) {
 		unlock(f, l)
 		n := w.Ran(luascripts.PermitsLeaveTurns())
 		redistest.Check(f, n != 0, "the leave did not tell the last turn's token")
-	})
-}
-
-// The leave of a kept lock sets the fence to the last turn's token.
-func TestFenceOfAKeptLockIsItsLastTurns(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		a, _ := f.keeper()
-		last := f.turn(a, "k")
 		for range 5 {
-			time.Sleep(time.Microsecond) // a token is not ahead of the clock
-			last = f.turn(a, "k")
+			last = f.turn(a, "another")
 		}
-		time.Sleep(1100 * time.Millisecond)
-		synctest.Wait()
-		got, err := f.Server.Get(f.Part("k", "fence"))
-		redistest.Check(f, err == nil && got == strconv.FormatUint(last, 10), "the fence is %s, %v; want %d", got, err, last)
+		harness.Close(f.T, a)
+		redistest.Expect(f, f.fence("another"), last, "the fence is %d; want the last turn's token")
 	})
 }
 

@@ -3,11 +3,9 @@ package mutex
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -113,46 +111,20 @@ func TestSlotStaysOpen(t *testing.T) {
 	})
 }
 
-// A lock that has expired completes nothing, although its member may still be there. Nor does one that its process
-// believes lost before the server does: that process's leave comes when the way is free again.
+// A lock that its process believes lost before the server does completes nothing: that process's leave comes when the way is
+// free again. Nor does a lock that has expired (TestModelOfPermits).
 func TestLostLockCompletesNothing(t *testing.T) {
-	for _, expired := range []bool{true, false} {
-		t.Run(fmt.Sprint("expired: ", expired), func(t *testing.T) {
-			bubble(t, func(f *fixture) {
-				m, wire := f.open(ttl(500 * time.Millisecond))
-				next, _ := f.open()
-				got := <-doOnce(f.Context(), m, "s", func(ctx context.Context, _ uint64) error {
-					wire.CutOff("renew")
-					if expired {
-						unlock(f, redistest.Must(next.Lock(f.Context(), "job"))(f)) // once the lease is over
-					} else {
-						<-ctx.Done()
-						wire.Heal()
-					}
-					return nil
-				})
-				wire.Heal()
-				redistest.Check(f, got.Value && errors.Is(got.Err, leasehold.ErrLost), "%t, %v; want ErrLost", got.Value, got.Err)
-				f.wantFree()
-				f.wantRan(doOnce(f.Context(), next, "s", nothing), true)
-			})
+	bubble(t, func(f *fixture) {
+		m, wire := f.open(ttl(500 * time.Millisecond))
+		got := <-doOnce(f.Context(), m, "s", func(ctx context.Context, _ uint64) error {
+			wire.CutOff("renew")
+			<-ctx.Done()
+			wire.Heal()
+			return nil
 		})
-	}
-}
-
-// The reply to a call is lost, and the call is sent again.
-func TestSlotIsCompletedDespiteLostReplies(t *testing.T) {
-	withProxy(t, func(f *fixture, p *redistest.Proxy) {
-		m := f.openVia(p)
-		f.wantRan(doOnce(f.Context(), m, "warm", nothing), true)
-		for _, script := range []string{"enter once", "complete"} {
-			lost := p.EatReply(func(cmd []string) bool { return harness.Script(cmd) == script }, 1)
-			var runs atomic.Int32
-			f.wantRan(doOnce(f.Context(), m, script, func(context.Context, uint64) error { runs.Add(1); return nil }), true)
-			lost.Wait()
-			f.wantRan(doOnce(f.Context(), m, script, func(context.Context, uint64) error { runs.Add(1); return nil }), false)
-			redistest.Expect(f, runs.Load(), 1, "%d runs")
-		}
+		redistest.Check(f, got.Value && errors.Is(got.Err, leasehold.ErrLost), "%t, %v; want ErrLost", got.Value, got.Err)
+		f.wantFree()
+		f.wantRan(doOnce(f.Context(), m, "s", nothing), true)
 	})
 }
 

@@ -75,9 +75,6 @@ func TestNewNamesEveryBadField(t *testing.T) {
 		}
 	}
 	redistest.WantText(t, redistest.ErrorOf(semaphore.New(nil, semaphore.Config{})), "rdb", "Name", "Limit")
-	ring := redis.NewRing(&redis.RingOptions{})
-	defer ring.Close()
-	redistest.WantText(t, redistest.ErrorOf(semaphore.New(ring, semaphore.Config{Name: "n", Limit: 1})), "rdb", "Ring")
 }
 
 // What cannot be asked for is refused by name, value and bound, before anything is sent. Nor does a ctx that has ended

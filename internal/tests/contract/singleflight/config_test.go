@@ -107,9 +107,6 @@ func TestNewNamesABadClient(t *testing.T) {
 	t.Parallel()
 	good := singleflight.Config[int]{Name: "n", TTL: time.Second}
 	redistest.WantText(t, redistest.ErrorOf(singleflight.New(nil, singleflight.Config[int]{})), "rdb", "Name", "TTL")
-	ring := redis.NewRing(&redis.RingOptions{})
-	defer ring.Close()
-	redistest.WantText(t, redistest.ErrorOf(singleflight.New(ring, good)), "rdb", "Ring")
 	for what, o := range map[string]redis.ClusterOptions{
 		"read only": {ReadOnly: true}, "by latency": {RouteByLatency: true}, "at random": {RouteRandomly: true},
 	} {

@@ -154,31 +154,6 @@ func TestTTLForThatPanicsOrExits(t *testing.T) {
 	}
 }
 
-// An Observer that panics changes nothing. One that ends its goroutine may end a call with an
-// error, but nobody waits for ever.
-func TestHostileObserver(t *testing.T) {
-	for name, way := range map[string]func(){"panics": panics, "exits": runtime.Goexit} {
-		for _, kind := range []leasehold.EventKind{leasehold.EventLoadStarted, leasehold.EventLoadEnded, leasehold.EventPublished, leasehold.EventLookup} {
-			subBubble(t, name, func(f *fixture) {
-				g, _ := f.open(func(c *singleflight.Config[string]) {
-					c.Observer = harness.ObserverFunc(func(e leasehold.Event) {
-						if e.Kind == kind {
-							way()
-						}
-					})
-				})
-				other, _ := f.open()
-				first, joins, waits := together(f, g, other, "k", func() (string, error) { return "v", nil })
-				for _, p := range []*pending[string]{first, joins, waits} {
-					redistest.Get(f, "the end of a call", p.done)
-					redistest.Check(f, name != "panics" || p.err == nil && p.result.Value == "v", "event %d: %+v, %v", kind, p.result, p.err)
-				}
-				harness.Close(f, g)
-			})
-		}
-	}
-}
-
 // hostileHandler is a handler of slog.
 type hostileHandler struct {
 	slog.Handler

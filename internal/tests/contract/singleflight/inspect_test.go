@@ -13,7 +13,6 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
-	"github.com/leasehold-go/leasehold/luascripts"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -128,28 +127,6 @@ func TestInspect(t *testing.T) {
 		newer.failed()
 		bytes = int(f.RDB.StrLen(f.Context(), f.Part(key, "value")).Val())
 		want(singleflight.State{Cached: true, NotFound: true, FreshFor: 4 * time.Second, KeptFor: 5 * time.Second, Bytes: bytes})
-	})
-}
-
-// Inspect changes nothing: servers run it where scripts may not write.
-func TestInspectWritesNothing(t *testing.T) {
-	t.Parallel()
-	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
-		f := &fixture{harness.New(t, harness.Loads, target)}
-		g, _ := f.open()
-		o := newOrigin(f)
-		for range 2 {
-			first, l := begin(f, f.Context(), g, "k", o, o.load)
-			var keys []string
-			for _, p := range []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside", "schemas", "near"} {
-				keys = append(keys, f.Part("k", p))
-			}
-			redistest.NoError(f, f.RDB.EvalRO(f.Context(), luascripts.LoadsInspect(), keys).Err())
-			l.returns("v")
-			first.got()
-			redistest.NoError(f, f.RDB.EvalRO(f.Context(), luascripts.LoadsInspect(), keys).Err())
-			redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
-		}
 	})
 }
 

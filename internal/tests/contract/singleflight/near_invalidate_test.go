@@ -284,28 +284,6 @@ func TestNearHookThatEndsAnAcknowledgement(t *testing.T) {
 	})
 }
 
-// farAway is a hook of a client whose round trips take that long.
-type farAway struct {
-	redistest.Hook
-	trip time.Duration
-}
-
-func (h farAway) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		time.Sleep(h.trip / 2)
-		defer time.Sleep(h.trip / 2)
-		return next(ctx, cmd)
-	}
-}
-
-func (h farAway) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		time.Sleep(h.trip / 2)
-		defer time.Sleep(h.trip / 2)
-		return next(ctx, cmds)
-	}
-}
-
 // An acknowledgement does not wait for the reply to an earlier one: over a long way an invalidation takes no
 // longer while a reader acknowledges others. Those that come together are one call.
 func TestNearAcknowledgementsDoNotWaitForEachOther(t *testing.T) {
@@ -314,8 +292,19 @@ func TestNearAcknowledgementsDoNotWaitForEachOther(t *testing.T) {
 		f.teach()
 		connect := f.Connect
 		f.Connect = func(w *harness.Wire) redis.UniversalClient {
-			rdb := connect(w)
-			rdb.AddHook(farAway{trip: trip})
+			rdb, half := connect(w), func() { time.Sleep(trip / 2) }
+			rdb.AddHook(&redistest.Hooks{
+				Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+					half()
+					defer half()
+					return next(ctx, cmd)
+				},
+				Pipeline: func(ctx context.Context, all []redis.Cmder, next redis.ProcessPipelineHook) error {
+					half()
+					defer half()
+					return next(ctx, all)
+				},
+			})
 			return rdb
 		}
 		g, writer, w := f.pair(nearFor(hold))

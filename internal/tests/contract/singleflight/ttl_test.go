@@ -138,13 +138,15 @@ func TestTooLargeValueStaysInItsProcess(t *testing.T) {
 func TestValueThatIsNotStoredEndsTheStaleOne(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, _ := f.open(func(c *singleflight.Config[string]) {
-			c.TTL, c.StaleFor = time.Second, time.Hour
+			c.TTL, c.StaleFor, c.MaxValueBytes = time.Second, time.Hour, 10
 			c.TTLFor = func(_, v string) time.Duration { return map[string]time.Duration{"new": -1}[v] }
 		})
-		fetch(f, f.Context(), g, "k", gives("old")).got()
-		time.Sleep(2 * time.Second)
-		fetch(f, f.Context(), g, "k", gives("new")).want("old", singleflight.Stale)
-		synctest.Wait() // by now the newer one has been loaded
-		fetch(f, f.Context(), g, "k", gives("new")).wantValue("new")
+		for _, newer := range []string{"new", "is too large"} {
+			fetch(f, f.Context(), g, newer, gives("old")).got()
+			time.Sleep(2 * time.Second)
+			fetch(f, f.Context(), g, newer, gives(newer)).want("old", singleflight.Stale)
+			synctest.Wait() // by now the newer one has been loaded
+			fetch(f, f.Context(), g, newer, gives(newer)).wantValue(newer)
+		}
 	})
 }
