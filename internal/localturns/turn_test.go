@@ -103,7 +103,7 @@ func TestContextSaysWhyItsTurnEnded(t *testing.T) {
 			_ = next.Release("unlock") // of the lease that was lost, or of another one
 		}()
 		time.Sleep(time.Millisecond) // a token is not ahead of the clock
-		before(func() { // it is lost in the next turn
+		before(func() {              // it is lost in the next turn
 			server.FlushAll()
 			_ = redistest.ErrorOf(turn.visit.lease.RenewAndCount(false))
 		})
