@@ -5,6 +5,7 @@ package harness
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -236,11 +237,15 @@ type Call[T any] struct {
 	tb testing.TB
 }
 
+// ErrExited is the error of a call that ended its goroutine.
+var ErrExited = errors.New("the call ended its goroutine")
+
 // Start starts a call.
 func Start[T any](tb testing.TB, call func() (T, error)) *Call[T] {
 	c := &Call[T]{Done: make(chan struct{}), tb: tb}
 	go func() {
 		defer close(c.Done)
+		c.Err = ErrExited
 		c.Value, c.Err = call()
 	}()
 	return c

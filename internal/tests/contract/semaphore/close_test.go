@@ -41,6 +41,7 @@ func TestCloseGivesBackEverythingAndWakesWaiters(t *testing.T) {
 		redistest.WantErr(f, redistest.ErrorOf(s.Acquire(f.Context(), "k")), leasehold.ErrClosed)
 		redistest.WantErr(f, redistest.ErrorOf(s.TryAcquireN(f.Context(), "k", 2)), leasehold.ErrClosed)
 		redistest.WantErr(f, s.Do(f.Context(), "k", nil), leasehold.ErrClosed)
+		redistest.WantErr(f, redistest.ErrorOf(s.Inspect(f.Context(), "k")), leasehold.ErrClosed)
 		harness.Close(f, s)
 		redistest.Require(f, wire.Sent()-sent, 0, "%d commands were sent after Close")
 		release(f, theirs)

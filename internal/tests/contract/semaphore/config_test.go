@@ -93,11 +93,13 @@ func TestBadCallsSendNothing(t *testing.T) {
 				redistest.WantErr(f, redistest.ErrorOf(acquire(ctx, key)), invalid, redistest.Says("key", want, "1 to 512", f.Family))
 			}
 			redistest.WantText(f, s.Do(ctx, key, nil), "key", want, "1 to 512")
+			redistest.WantErr(f, redistest.ErrorOf(s.Inspect(ctx, key)), invalid, redistest.Says("key", want, "1 to 512"))
 		}
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		redistest.WantErr(f, redistest.ErrorOf(s.Acquire(ended, "k")), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
 		redistest.WantErr(f, redistest.ErrorOf(s.TryAcquire(ended, "k")), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
+		redistest.WantErr(f, redistest.ErrorOf(s.Inspect(ended, "k")), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
 		redistest.Require(f, wire.Sent(), 0, "%d commands were sent")
 		l := f.take(s, strings.Repeat("x", 512), 1000)
 		sent := wire.Sent()

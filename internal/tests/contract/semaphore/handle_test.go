@@ -220,19 +220,3 @@ func TestSinceSurvivesRenewals(t *testing.T) {
 		})
 	}
 }
-
-// Inspect refuses a bad key, tells an outage from a ctx that ended, and ends with its handle.
-func TestInspectErrors(t *testing.T) {
-	some(t, func(f *fixture) {
-		s, _ := f.open()
-		redistest.WantErr(f, redistest.ErrorOf(s.Inspect(f.Context(), "")), leasehold.ErrInvalid)
-		ctx, cancel := context.WithCancel(f.Context())
-		cancel()
-		redistest.WantErr(f, redistest.ErrorOf(s.Inspect(ctx, "k")), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
-		f.RDB.Set(f.Context(), f.Part("k", "holders"), "a string", time.Minute)
-		_, err := s.Inspect(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrUnavailable, redistest.Says("semaphore: inspect "+f.Family+"/k"))
-		redistest.WantErr(f, s.Close(f.Context()))
-		redistest.WantErr(f, redistest.ErrorOf(s.Inspect(f.Context(), "k")), leasehold.ErrClosed)
-	})
-}

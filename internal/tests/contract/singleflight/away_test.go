@@ -26,7 +26,7 @@ func (f *fixture) goAway(g *singleflight.Group[string], w *harness.Wire) {
 func TestRedisIsAway(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, wire := f.open()
-		fetch(f, f.Context(), g, "k", gives("v")).got()
+		fetch(f, f.Context(), g, "k", gives("v")).Got()
 		f.goAway(g, wire)
 		for i := range 5 {
 			for name, call := range map[string]func() error{
@@ -50,7 +50,7 @@ func TestRedisIsAway(t *testing.T) {
 func TestRedisGoesAwayAfterTheLookUp(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, wire := f.open()
-		fetch(f, f.Context(), g, "warm", gives("v")).got()
+		fetch(f, f.Context(), g, "warm", gives("v")).Got()
 		var away atomic.Bool
 		wire.Fail(func(name string) error {
 			if name == "load enter" || away.Load() {
@@ -60,7 +60,7 @@ func TestRedisGoesAwayAfterTheLookUp(t *testing.T) {
 			return nil
 		})
 		began := time.Now()
-		redistest.WantErr(f, fetch(f, f.Context(), g, "k", never(f)).failed(), leasehold.ErrUnavailable, harness.ErrRefused)
+		redistest.WantErr(f, fetch(f, f.Context(), g, "k", never(f)).Failed(), leasehold.ErrUnavailable, harness.ErrRefused)
 		redistest.AtMost(f, time.Since(began), 100*time.Millisecond, "it took %v")
 	})
 }
@@ -101,9 +101,9 @@ func TestObserverIsToldOfCallsThatRedisAbsenceMadeFail(t *testing.T) {
 			}
 		})
 		g, wire := f.open(func(c *singleflight.Config[string]) { c.Observer = observer }, maxLoads(1))
-		fetch(f, f.Context(), g, "k", gives("v")).got()
-		fetch(f, f.Context(), g, "k", never(f)).got()
-		fetch(f, f.Context(), g, "l", fails(context.DeadlineExceeded)).failed()
+		fetch(f, f.Context(), g, "k", gives("v")).Got()
+		fetch(f, f.Context(), g, "k", never(f)).Got()
+		fetch(f, f.Context(), g, "l", fails(context.DeadlineExceeded)).Failed()
 		f.goAway(g, wire) // a Peek
 		want := 1
 		for name, calls := range map[string]struct {
@@ -137,7 +137,7 @@ func TestObserverIsToldOfCallsThatRedisAbsenceMadeFail(t *testing.T) {
 		wire.Heal()
 		// Redis answers the look-up, and is away when the permit is asked for.
 		wire.CutOff("enter")
-		redistest.WantErr(f, fetch(f, f.Context(), g, "new", never(f)).failed(), leasehold.ErrUnavailable)
+		redistest.WantErr(f, fetch(f, f.Context(), g, "new", never(f)).Failed(), leasehold.ErrUnavailable)
 		if want++; len(told) != want {
 			f.Errorf("told of %d calls, want %d", len(told), want)
 		}

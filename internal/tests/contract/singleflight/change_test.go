@@ -60,8 +60,8 @@ func TestSentinelsCross(t *testing.T) {
 		gone, broken := errors.New("sql: no rows"), errors.New("broken")
 		mod := func(c *singleflight.Config[string]) { c.Errors, c.ErrorTTL = []error{gone, broken}, time.Minute }
 		g, other := f.two(mod)
-		redistest.WantErr(f, fetch(f, f.Context(), g, "k", fails(fmt.Errorf("user 7: %w", gone))).failed(), gone)
-		err := fetch(f, f.Context(), other, "k", never(f)).failed()
+		redistest.WantErr(f, fetch(f, f.Context(), g, "k", fails(fmt.Errorf("user 7: %w", gone))).Failed(), gone)
+		err := fetch(f, f.Context(), other, "k", never(f)).Failed()
 		redistest.WantErr(f, err, gone, redistest.Not(broken), redistest.Says("user 7: sql: no rows"))
 		var remote *singleflight.RemoteError
 		redistest.Check(f, errors.As(err, &remote) && remote.Text == "user 7: sql: no rows", "%+v", remote)
@@ -93,7 +93,7 @@ func TestVersionsOfATypeSideBySide(t *testing.T) {
 func TestInvalidateFails(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, wire := f.open()
-		fetch(f, f.Context(), g, "a", gives("v")).got()
+		fetch(f, f.Context(), g, "a", gives("v")).Got()
 		wire.Cut()
 		began := time.Now()
 		err := g.Invalidate(f.Context(), "a", "b")
@@ -113,7 +113,7 @@ func TestInvalidateFails(t *testing.T) {
 		wantNothing(f, g, "a")
 		// What the server refuses for one key is that key's error alone.
 		f.RDB.Set(f.Context(), f.Part("bad", "holders"), "a string", time.Minute)
-		fetch(f, f.Context(), g, "good", gives("v")).got()
+		fetch(f, f.Context(), g, "good", gives("v")).Got()
 		err = g.Invalidate(f.Context(), "good", "bad")
 		redistest.WantErr(f, err, leasehold.ErrUnavailable)
 		redistest.WantText(f, keysError(f, err, "bad")["bad"], f.Family+"/bad", "WRONGTYPE")
@@ -142,7 +142,7 @@ func garbage(valid string) map[string]string {
 func TestGarbageIsAMiss(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, _ := f.open()
-		fetch(f, f.Context(), g, "valid", gives("a value that is valid")).got()
+		fetch(f, f.Context(), g, "valid", gives("a value that is valid")).Got()
 		valid := f.RDB.Get(f.Context(), f.Part("valid", "value")).Val()
 		undecodable, loads := int64(0), int64(1)
 		for what, raw := range garbage(valid) {
@@ -200,14 +200,14 @@ func TestAgesAreByTheServersClock(t *testing.T) {
 			redistest.Check(f, err == nil && e.Published == at.UnixMicro(), "published at %v, %v", time.UnixMicro(e.Published), err)
 			newcomer, _ := f.open(mod)
 			for _, h := range []*singleflight.Group[string]{g, newcomer} {
-				r := fetch(f, f.Context(), h, "k", never(f)).got()
+				r := fetch(f, f.Context(), h, "k", never(f)).Got()
 				redistest.Check(f, r.Source == singleflight.Cached && r.Age == 0, "%+v", r)
 			}
 			time.Sleep(4 * time.Second)
-			r := fetch(f, f.Context(), g, "k", never(f)).got() // its age is by the last reply, and the time since
+			r := fetch(f, f.Context(), g, "k", never(f)).Got() // its age is by the last reply, and the time since
 			redistest.Check(f, r.Source == singleflight.Cached && r.Age == 4*time.Second, "%+v", r)
 			time.Sleep(7 * time.Second)
-			redistest.Expect(f, fetch(f, f.Context(), g, "k", gives("new")).got().Source, singleflight.Stale, "it came from %v")
+			redistest.Expect(f, fetch(f, f.Context(), g, "k", gives("new")).Got().Source, singleflight.Stale, "it came from %v")
 		})
 	}
 }

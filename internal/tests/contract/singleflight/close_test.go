@@ -27,8 +27,8 @@ func TestClose(t *testing.T) {
 		redistest.WantErr(f, g.Close(f.Context()))
 		redistest.Check(f, l.over(), "Close returned before the load had ended")
 		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrClosed)
-		redistest.WantErr(f, first.failed(), leasehold.ErrClosed)
-		redistest.WantErr(f, joins.failed(), leasehold.ErrClosed)
+		redistest.WantErr(f, first.Failed(), leasehold.ErrClosed)
+		redistest.WantErr(f, joins.Failed(), leasehold.ErrClosed)
 		waits.want("v", singleflight.Loaded)
 		redistest.AtMost(f, time.Since(began), 5*time.Second, "the lease was free after %v")
 	})
@@ -38,7 +38,7 @@ func TestAfterClose(t *testing.T) {
 	some(t, func(f *fixture) {
 		g, wire := f.open(func(c *singleflight.Config[string]) { c.MaxLoads = 1 })
 		other, _ := f.open()
-		fetch(f, f.Context(), g, "k", gives("v")).got()
+		fetch(f, f.Context(), g, "k", gives("v")).Got()
 		for range 3 {
 			redistest.WantErr(f, g.Close(f.Context()))
 		}
@@ -47,7 +47,7 @@ func TestAfterClose(t *testing.T) {
 			redistest.WantErr(f, err, leasehold.ErrClosed, redistest.Says("singleflight: "+call+" "+f.Family))
 		}
 		redistest.Expect(f, wire.Sent()-sent, 0, "%d commands were sent")
-		fetch(f, f.Context(), other, "k", never(f)).got() // its values stay
+		fetch(f, f.Context(), other, "k", never(f)).Got() // its values stay
 	})
 }
 
@@ -64,7 +64,7 @@ func TestCloseIsBoundedByItsCtx(t *testing.T) {
 			err := end(g, f.within(3*time.Second))
 			redistest.WantErr(f, err, context.DeadlineExceeded, redistest.Not(leasehold.ErrUnavailable), redistest.Says("singleflight: close "+f.Family, "loader"))
 			redistest.Expect(f, time.Since(began), 3*time.Second, "it took %v")
-			redistest.WantErr(f, first.failed(), leasehold.ErrClosed)
+			redistest.WantErr(f, first.Failed(), leasehold.ErrClosed)
 			redistest.Get(f, "the end of the load's ctx", l.ctx.Done())
 			redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrClosed)
 			fetch(f, f.Context(), other, "k", gives("new")).want("new", singleflight.Loaded)
@@ -99,7 +99,7 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 				time.Sleep(time.Second)
 				l.returns("v") // later than Close has begun
 				redistest.NoError(f, redistest.Get(f, "Close", closed))
-				first.failed()
+				first.Failed()
 				sent := wire.Sent()
 				time.Sleep(time.Minute)
 				synctest.Wait()
@@ -173,8 +173,8 @@ func TestShutdownLetsLoadsFinish(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		done := shutDown(f.Context(), g)
-		redistest.WantErr(f, waits.failed(), leasehold.ErrClosed)
-		redistest.WantErr(f, permit.failed(), leasehold.ErrClosed)
+		redistest.WantErr(f, waits.Failed(), leasehold.ErrClosed)
+		redistest.WantErr(f, permit.Failed(), leasehold.ErrClosed)
 		_, err := g.Do(f.Context(), "new", never(f))
 		redistest.WantErr(f, err, leasehold.ErrClosed)
 		time.Sleep(time.Minute) // longer than LeaseTTL: the lease is renewed
@@ -191,7 +191,7 @@ func TestShutdownLetsLoadsFinish(t *testing.T) {
 		redistest.NoError(f, redistest.Get(f, "Shutdown", done))
 		wantStored(f, other, "k", "v")
 		m.returns("v")
-		theirs.got()
-		fetch(f, f.Context(), other, "permit", gives("w")).got() // nothing is left of the refused call
+		theirs.Got()
+		fetch(f, f.Context(), other, "permit", gives("w")).Got() // nothing is left of the refused call
 	})
 }

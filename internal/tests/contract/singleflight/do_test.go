@@ -31,7 +31,7 @@ func TestOneLoadInTheFleet(t *testing.T) {
 		l.returns("v")
 		sources := map[singleflight.Source]int{}
 		for _, p := range all {
-			r := p.got()
+			r := p.Got()
 			redistest.CheckNow(f, r.Value == "v", "%+v", r)
 			sources[r.Source]++
 		}
@@ -48,7 +48,7 @@ func TestSourceAndAge(t *testing.T) {
 		o := newOrigin(f)
 		want := func(p *pending[string], value string, source singleflight.Source, age time.Duration) {
 			f.Helper()
-			r := p.got()
+			r := p.Got()
 			redistest.CheckNow(f, r.Value == value && r.Source == source && r.Age == age, "%+v, want %q, %v, %v old", r, value, source, age)
 		}
 		first, l := begin(f, f.Context(), g, "k", o, o.load)
@@ -97,12 +97,12 @@ func ownValues[T any](f *fixture, key string, fresh func() T, spoil func(T)) {
 	}
 	redistest.Eventually(f, "the other process", func() bool { return inspect(f, g, key).Waiting == 1 })
 	close(end)
-	redistest.Get(f, "a value", all[0].done)
+	redistest.Get(f, "a value", all[0].Done)
 	for range 3 {
 		all = append(all, fetch(f, f.Context(), g, key, load))
 	}
 	for _, p := range all {
-		r := p.got()
+		r := p.Got()
 		redistest.CheckNow(f, reflect.DeepEqual(r.Value, fresh()), "a caller got another's %v (%v)", r.Value, r.Source)
 		spoil(r.Value)
 	}
@@ -127,11 +127,11 @@ func TestRoundTrips(t *testing.T) {
 			second := fetch(f, f.Context(), other, key, never(f))
 			redistest.Eventually(f, "the subscription", func() bool { return others.Answered("load ask") == 1 })
 			l.returns(c.value)
-			first.got()
+			first.Got()
 			redistest.Expect(f, trips(), harness.TripCount{Gets: 1, Scripts: 2}, "a miss costs %+v")
-			redistest.Expect(f, second.got().Value, c.value, "another value")
+			redistest.Expect(f, second.Got().Value, c.value, "another value")
 			redistest.Expect(f, waits(), harness.TripCount{Gets: c.gets, Scripts: 2}, "waiting costs %+v")
-			fetch(f, f.Context(), other, key, never(f)).got()
+			fetch(f, f.Context(), other, key, never(f)).Got()
 			redistest.Expect(f, waits(), harness.TripCount{Gets: 1}, "a hit costs %+v")
 			redistest.WantErr(f, g.Invalidate(f.Context(), key))
 			redistest.Expect(f, trips(), harness.TripCount{Scripts: 1}, "an invalidation costs %+v")

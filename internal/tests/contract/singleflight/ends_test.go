@@ -39,7 +39,7 @@ func TestLoadersCtxHasValuesAndNoDeadline(t *testing.T) {
 		time.Sleep(time.Minute)
 		redistest.Check(f, !l.over(), "the load ended with its caller: %v", context.Cause(l.ctx))
 		l.returns("v")
-		second.got()
+		second.Got()
 		synctest.Wait()
 		redistest.Check(f, l.over(), "the load's ctx goes on after the load")
 	})
@@ -54,7 +54,7 @@ func TestLoadEndsWithItsLastWaiter(t *testing.T) {
 		ctx, cancel := context.WithCancel(f.Context())
 		first, l := begin(f, ctx, g, "k", o, o.obedient)
 		cancel()
-		first.failed()
+		first.Failed()
 		synctest.Wait()
 		redistest.CheckNow(f, l.over() && f.freed("k"), "the load goes on: ctx ended %v, lease freed %v", l.over(), f.freed("k"))
 		cause := context.Cause(l.ctx)
@@ -75,7 +75,7 @@ func TestLoadEndsWithItsLastWaiter(t *testing.T) {
 		// What we ended is nobody's failure.
 		s := inspect(f, g, "k")
 		redistest.Check(f, s.Failure == "" && !s.Loading, "%+v", s)
-		redistest.Expect(f, fetch(f, f.Context(), other, "k", gives("v")).got().Source, singleflight.Loaded, "it came from %v")
+		redistest.Expect(f, fetch(f, f.Context(), other, "k", gives("v")).Got().Source, singleflight.Loaded, "it came from %v")
 	})
 }
 
@@ -95,7 +95,7 @@ func TestNewcomerToALoadThatEndsLoadsAnew(t *testing.T) {
 				wire.Stall("load renew")
 			}
 			cancel()
-			first.failed()
+			first.Failed()
 			synctest.Wait()
 			newcomer := fetch(f, f.Context(), g, "k", gives("own"))
 			redistest.CheckNow(f, !l.over() && f.freed("k") == asked, "asked %v: the lease is freed: %v", asked, f.freed("k"))
@@ -130,7 +130,7 @@ func TestCallerThatLeavesWhileItsFlightEndsLoadsNothing(t *testing.T) {
 		wire.Stall("load publish")
 		l.returns("v")
 		cancel()
-		redistest.WantErr(f, late.failed(), context.Canceled)
+		redistest.WantErr(f, late.Failed(), context.Canceled)
 		wire.Heal()
 		first.want("v", singleflight.Loaded)
 		synctest.Wait()
@@ -153,7 +153,7 @@ func TestJoiningARefreshThatIsNotGranted(t *testing.T) {
 		joins := fetch(f, f.Context(), g, "k", never(f))
 		wire.Heal()
 		synctest.Wait()
-		redistest.CheckNow(f, !joins.ended(), "%+v, %v", joins.result, joins.err)
+		redistest.CheckNow(f, !joins.Ended(), "%+v, %v", joins.Value, joins.Err)
 		l.returns("new")
 		joins.want("new", singleflight.Shared)
 	})
@@ -166,7 +166,7 @@ func TestCallerThatIsServedWhileItsFlightEndsHasTheValueRebuilt(t *testing.T) {
 			c.TTL, c.StaleFor, c.SoftTimeout = time.Second, time.Hour, 200*time.Millisecond
 		}
 		g, wire := f.open(mod)
-		fetch(f, f.Context(), g, "k", gives("old")).got()
+		fetch(f, f.Context(), g, "k", gives("old")).Got()
 		time.Sleep(2 * time.Second)
 		first, l, o := f.loading(g, "k")
 		synctest.Wait()

@@ -32,8 +32,8 @@ func TestErrorsAcrossProcesses(t *testing.T) {
 			waits := fetch(f, f.Context(), other, key, never(f))
 			redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
 			l.fails(fmt.Errorf("lookup: %w", cause))
-			redistest.WantErr(f, first.failed(), cause, redistest.Says("leasehold: singleflight: fetch "+f.Family+"/"+key+": lookup: "+cause.Error()))
-			err := waits.failed()
+			redistest.WantErr(f, first.Failed(), cause, redistest.Says("leasehold: singleflight: fetch "+f.Family+"/"+key+": lookup: "+cause.Error()))
+			err := waits.Failed()
 			if key == "nothing" {
 				redistest.WantErr(f, err, cause)
 				fetch(f, f.Context(), other, key, gives("v")).want("v", singleflight.Loaded)
@@ -62,13 +62,13 @@ func TestLongErrorsAreCut(t *testing.T) {
 				redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
 				if panics {
 					l.does(func() { panic(text) })
-					redistest.Get(f, "the panic", first.done)
+					redistest.Get(f, "the panic", first.Done)
 				} else {
 					l.fails(errors.New(text))
-					redistest.WantText(f, first.failed(), text) // where it is at home it is whole
+					redistest.WantText(f, first.Failed(), text) // where it is at home it is whole
 				}
 				var remote *singleflight.RemoteError
-				err := waits.failed()
+				err := waits.Failed()
 				redistest.CheckNow(f, errors.As(err, &remote), "%s: %.100v", key, err)
 				redistest.Check(f, utf8.ValidString(remote.Text) && len(remote.Text) <= 4096 && len(remote.Text) >= min(len(text), 2000),
 					"%s: %d bytes, %.20q…", key, len(remote.Text), remote.Text)
@@ -100,11 +100,11 @@ func TestErrorTTL(t *testing.T) {
 				cfg.ErrorTTL, cfg.NotFoundTTL, cfg.Jitter = c.errorTTL, c.notFound, -1
 			}
 			g, other := f.two(mod)
-			redistest.WantErr(f, fetch(f, f.Context(), g, "k", fails(c.err)).failed(), c.err)
+			redistest.WantErr(f, fetch(f, f.Context(), g, "k", fails(c.err)).Failed(), c.err)
 			if c.remembered > 0 {
 				time.Sleep(c.remembered - time.Microsecond)
 				for _, h := range []*singleflight.Group[string]{g, other} {
-					err := fetch(f, f.Context(), h, "k", never(f)).failed()
+					err := fetch(f, f.Context(), h, "k", never(f)).Failed()
 					redistest.WantText(f, err, c.err.Error())
 					for _, kind := range []error{singleflight.ErrNotFound, singleflight.ErrLoadTimeout, context.DeadlineExceeded} {
 						redistest.Check(f, errors.Is(err, kind) == errors.Is(c.err, kind), "%v matches %v: %v", err, kind, errors.Is(err, kind))
@@ -141,7 +141,7 @@ func TestLoadTimeout(t *testing.T) {
 			defer l.returns("too late")
 			all = append(all, fetch(f, f.Context(), g, "k", never(f)), fetch(f, f.Context(), other, "k", never(f)))
 			for i, p := range all {
-				err := p.failed()
+				err := p.Failed()
 				redistest.WantErr(f, err, singleflight.ErrLoadTimeout)
 				redistest.WantNot(f, err, context.DeadlineExceeded, context.Canceled, leasehold.ErrUnavailable)
 				remote := new(singleflight.RemoteError)
@@ -149,7 +149,7 @@ func TestLoadTimeout(t *testing.T) {
 			}
 			redistest.Expect(f, time.Since(began), 5*time.Second, "it failed after %v")
 			redistest.Expect(f, context.Cause(l.ctx), singleflight.ErrLoadTimeout, "the ctx ended by %v")
-			redistest.Expect(f, fetch(f, f.Context(), other, "k", gives("v")).got().Source, singleflight.Loaded, "it came from %v")
+			redistest.Expect(f, fetch(f, f.Context(), other, "k", gives("v")).Got().Source, singleflight.Loaded, "it came from %v")
 		})
 	}
 }
@@ -162,8 +162,8 @@ func TestLoadersOwnDeadline(t *testing.T) {
 		first, l, _ := f.loading(g, "k")
 		waits := fetch(f, f.Context(), other, "k", never(f))
 		l.fails(context.DeadlineExceeded)
-		redistest.WantErr(f, first.failed(), context.DeadlineExceeded, redistest.Not(singleflight.ErrLoadTimeout))
-		err := waits.failed()
+		redistest.WantErr(f, first.Failed(), context.DeadlineExceeded, redistest.Not(singleflight.ErrLoadTimeout))
+		err := waits.Failed()
 		redistest.WantErr(f, err, redistest.Not(singleflight.ErrLoadTimeout, context.DeadlineExceeded), redistest.Says("deadline exceeded"))
 	})
 }
@@ -233,7 +233,7 @@ func TestLoadTimeoutIsNoDeadline(t *testing.T) {
 				}))
 			}
 			for _, p := range all {
-				redistest.WantErr(f, p.failed(), singleflight.ErrLoadTimeout, redistest.Not(context.DeadlineExceeded))
+				redistest.WantErr(f, p.Failed(), singleflight.ErrLoadTimeout, redistest.Not(context.DeadlineExceeded))
 			}
 		}
 	})

@@ -75,12 +75,12 @@ func TestHostileErrorsOfALoader(t *testing.T) {
 			g, other := f.two(staleFor)
 			first, joins, waits := together(f, g, other, "k", func() (string, error) { return "", c.err })
 			for _, p := range []*pending[string]{first, joins, waits} {
-				err := p.failed()
+				err := p.Failed()
 				redistest.WantText(f, err, append(c.want, f.Family+"/k")...)
 				redistest.WantNot(f, err, singleflight.ErrNotFound, singleflight.ErrLoadTimeout)
 			}
 			// A refresh in the background and a DoMany meet it, too.
-			fetch(f, f.Context(), g, "k", gives("old")).got()
+			fetch(f, f.Context(), g, "k", gives("old")).Got()
 			f.stalled(g, "k")
 			fetch(f, f.Context(), g, "k", fails(c.err)).want("old", singleflight.Stale)
 			_, err := g.DoMany(f.Context(), []string{"a", "b"}, func(context.Context, []string) (map[string]string, error) {
@@ -104,7 +104,7 @@ func TestObserverThatLeavesNoCtx(t *testing.T) {
 			})
 			g, _ := f.open(func(c *singleflight.Config[string]) { c.Observer, c.LoadTimeout = takesAway, time.Second })
 			fetch(f, f.Context(), g, "k", func(ctx context.Context) (string, error) { return "v", ctx.Err() }).want("v", singleflight.Loaded)
-			redistest.WantErr(f, fetch(f, f.Context(), g, "l", fails(errBoom)).failed(), errBoom)
+			redistest.WantErr(f, fetch(f, f.Context(), g, "l", fails(errBoom)).Failed(), errBoom)
 		})
 	}
 }
@@ -118,17 +118,17 @@ func TestErrorWhoseTextChanges(t *testing.T) {
 		changing := &hostileError{text: func() { uses++ }, long: 1 << 20}
 		first, joins, waits := together(f, g, other, "k", func() (string, error) { return "", changing })
 		for _, p := range []*pending[string]{first, joins, waits} {
-			redistest.WantText(f, p.failed(), ": hostilex")
-			redistest.Require(f, p.err.Error(), p.err.Error(), "the text changes: %.200s")
+			redistest.WantText(f, p.Failed(), ": hostilex")
+			redistest.Require(f, p.Err.Error(), p.Err.Error(), "the text changes: %.200s")
 		}
 		redistest.Expect(f, uses, 1, "its text was asked for %d times")
-		redistest.WantErr(f, first.err, changing)
-		redistest.AtMost(f, len(waits.err.Error()), 5000, "%d bytes reached another process")
+		redistest.WantErr(f, first.Err, changing)
+		redistest.AtMost(f, len(waits.Err.Error()), 5000, "%d bytes reached another process")
 		over := make(chan struct{})
 		defer close(over)
 		first, joins, waits = together(f, g, other, "k", func() (string, error) { return "", &hostileError{text: func() { <-over }} })
 		for _, p := range []*pending[string]{first, joins, waits} {
-			redistest.WantErr(f, p.failed(), singleflight.ErrLoadTimeout)
+			redistest.WantErr(f, p.Failed(), singleflight.ErrLoadTimeout)
 		}
 	})
 }
@@ -142,9 +142,9 @@ func TestTTLForThatPanicsOrExits(t *testing.T) {
 			}
 			g, other := f.two(mod)
 			first, joins, waits := together(f, g, other, "k", func() (string, error) { return "v", nil })
-			redistest.Get(f, "the first caller's end", first.done)
-			redistest.Check(f, first.exited || first.raised == "oh no", "%+v", first)
-			for _, err := range []error{joins.failed(), waits.failed()} {
+			redistest.Get(f, "the first caller's end", first.Done)
+			redistest.Check(f, first.Err == harness.ErrExited || first.raised == "oh no", "%+v", first)
+			for _, err := range []error{joins.Failed(), waits.Failed()} {
 				redistest.WantErr(f, err, singleflight.ErrLoaderPanicked, redistest.Says(text))
 			}
 			redistest.Check(f, f.freed("k"), "the lease is held yet")

@@ -37,7 +37,7 @@ func TestPeek(t *testing.T) {
 				}
 			}
 			want("", 0, 0)
-			fetch(f, f.Context(), g, what, gives("v")).got()
+			fetch(f, f.Context(), g, what, gives("v")).Got()
 			want("v", singleflight.Cached, 0)
 			time.Sleep(10*time.Second - 1)
 			want("v", singleflight.Cached, (10*time.Second - 1).Truncate(time.Microsecond))
@@ -47,7 +47,7 @@ func TestPeek(t *testing.T) {
 			want("v", singleflight.Stale, 30*time.Second-time.Millisecond)
 			time.Sleep(time.Millisecond)
 			want("", 0, 0)
-			redistest.WantErr(f, fetch(f, f.Context(), g, what, fails(singleflight.ErrNotFound)).failed(), singleflight.ErrNotFound)
+			redistest.WantErr(f, fetch(f, f.Context(), g, what, fails(singleflight.ErrNotFound)).Failed(), singleflight.ErrNotFound)
 			r, there, err := g.Peek(f.Context(), what)
 			redistest.WantErr(f, err, singleflight.ErrNotFound, redistest.Says("singleflight: peek "+f.Family+"/"+what))
 			redistest.CheckNow(f, there && r == (singleflight.Result[string]{}), "%+v, %v", r, there)
@@ -97,7 +97,7 @@ func TestInspect(t *testing.T) {
 		id := inspect(f, g, key).LoadID
 		l.returns("value")
 		for _, p := range []*pending[string]{first, second, third} {
-			p.got()
+			p.Got()
 		}
 		time.Sleep(time.Second)
 		bytes := int(f.RDB.StrLen(f.Context(), f.Part(key, "value")).Val())
@@ -106,14 +106,14 @@ func TestInspect(t *testing.T) {
 
 		time.Sleep(10 * time.Second)
 		want(singleflight.State{Cached: true, Age: 11 * time.Second, KeptFor: 19 * time.Second, Bytes: bytes})
-		fetch(f, f.Context(), g, key, fails(errBoom)).got()
+		fetch(f, f.Context(), g, key, fails(errBoom)).Got()
 		time.Sleep(time.Second)
 		want(singleflight.State{
 			Cached: true, Age: 12 * time.Second, KeptFor: 18 * time.Second, Bytes: bytes, Failure: "boom", FailedFor: 2 * time.Second,
 		})
 
 		time.Sleep(2 * time.Second)
-		fetch(f, f.Context(), g, key, o.load).got()
+		fetch(f, f.Context(), g, key, o.load).Got()
 		l = o.next(f)
 		redistest.WantErr(f, other.Invalidate(f.Context(), key))
 		want(singleflight.State{Invalidated: 1})
@@ -124,7 +124,7 @@ func TestInspect(t *testing.T) {
 		l.returns("old")
 		want(singleflight.State{Loading: true, LeaseEndsIn: 10 * time.Second})
 		l2.fails(singleflight.ErrNotFound)
-		newer.failed()
+		newer.Failed()
 		bytes = int(f.RDB.StrLen(f.Context(), f.Part(key, "value")).Val())
 		want(singleflight.State{Cached: true, NotFound: true, FreshFor: 4 * time.Second, KeptFor: 5 * time.Second, Bytes: bytes})
 	})
@@ -145,10 +145,10 @@ func TestKeyNames(t *testing.T) {
 					redistest.Check(f, left > 0 && left <= 3*time.Minute, "%s has %v to live", name, left)
 				}
 			}
-			fetch(f, f.Context(), g, key, gives("v")).got()
+			fetch(f, f.Context(), g, key, gives("v")).Got()
 			want("value", "fence")
 			redistest.Eventually(f, "the end of the TTL", func() bool { return inspect(f, g, key).FreshFor == 0 })
-			redistest.CheckNow(f, fetch(f, f.Context(), g, key, fails(errBoom)).got().Source == singleflight.Stale, "not stale")
+			redistest.CheckNow(f, fetch(f, f.Context(), g, key, fails(errBoom)).Got().Source == singleflight.Stale, "not stale")
 			redistest.Eventually(f, "the failure", func() bool { return inspect(f, g, key).Failure != "" })
 			want("value", "failure", "landed", "fence")
 			redistest.WantErr(f, g.Invalidate(f.Context(), key))
@@ -159,8 +159,8 @@ func TestKeyNames(t *testing.T) {
 			redistest.WantErr(f, g.Invalidate(f.Context(), key))
 			want("aside")
 			l.returns("v")
-			first.got()
-			second.got()
+			first.Got()
+			second.Got()
 		}
 		for _, name := range f.Keys() {
 			left := f.RDB.PTTL(f.Context(), name).Val()
@@ -188,20 +188,20 @@ func TestHashedKeysShowNowhere(t *testing.T) {
 		g, wire := f.open(hash)
 		var errs []error
 		try := func(err error) { errs = append(errs, err) }
-		try(fetch(f, f.Context(), g, key, fails(errBoom)).failed())
+		try(fetch(f, f.Context(), g, key, fails(errBoom)).Failed())
 		_, err := g.DoMany(f.Context(), []string{key}, func(context.Context, []string) (map[string]string, error) { return nil, errBoom })
 		try(err)
 		panics := fetch(f, f.Context(), g, key, func(context.Context) (string, error) { panic("oh") })
-		redistest.Get(f, "the panic", panics.done)
-		fetch(f, f.Context(), g, key, gives("short")).got()
+		redistest.Get(f, "the panic", panics.Done)
+		fetch(f, f.Context(), g, key, gives("short")).Got()
 		time.Sleep(2 * time.Second)
-		fetch(f, f.Context(), g, key, fails(errBoom)).got() // stale, and its refresh fails
+		fetch(f, f.Context(), g, key, fails(errBoom)).Got() // stale, and its refresh fails
 		synctest.Wait()
 		redistest.WantErr(f, g.Invalidate(f.Context(), key))
-		fetch(f, f.Context(), g, key, gives("far too long a value")).got()
+		fetch(f, f.Context(), g, key, gives("far too long a value")).Got()
 		label := hashed(key)
 		f.RDB.Set(f.Context(), f.Part(label, "value"), "garbage", time.Minute)
-		fetch(f, f.Context(), g, key, gives("short")).got()
+		fetch(f, f.Context(), g, key, gives("short")).Got()
 		ended, end := context.WithCancel(f.Context())
 		end()
 		_, _, err = g.Peek(ended, key)

@@ -67,11 +67,11 @@ func TestLeaseIsTakenBeforeThePermit(t *testing.T) {
 		again.want("B", singleflight.Shared)
 		slow := fetch(f, f.Context(), second, "c", o.load)
 		l = o.next(f)
-		redistest.WantErr(f, slow.failed(), singleflight.ErrLoadTimeout)
+		redistest.WantErr(f, slow.Failed(), singleflight.ErrLoadTimeout)
 		// A load that took too long keeps its permit until its loader has returned.
 		d := fetch(f, f.Context(), g, "d", gives("D"))
 		time.Sleep(30 * time.Second)
-		redistest.Check(f, !d.ended(), "two loads run at once")
+		redistest.Check(f, !d.Ended(), "two loads run at once")
 		l.returns("C")
 		d.want("D", singleflight.Loaded)
 	})
@@ -94,13 +94,13 @@ func TestDoManyTakesOnePermit(t *testing.T) {
 		redistest.NoError(f, many.got("a", "A", "b", "B", "c", "C", "d", "D", "e", "E"))
 		next := o.next(f)
 		synctest.Wait()
-		redistest.CheckNow(f, !two.ended() && o.loads.Load() == 2, "not one at a time")
+		redistest.CheckNow(f, !two.Ended() && o.loads.Load() == 2, "not one at a time")
 		next.returns("2")
 		two.want("2", singleflight.Loaded)
 		o.next(f).returns("3")
 		three.want("3", singleflight.Loaded)
 		l.returns("1")
-		one.got()
+		one.Got()
 	})
 }
 
@@ -113,7 +113,7 @@ func TestNoPermitForWantOfRedis(t *testing.T) {
 			wire.CutOff("enter")
 			p := fetch(f, f.Context(), g, "k", gives("v"))
 			if policy == singleflight.Fail {
-				redistest.WantErr(f, p.failed(), leasehold.ErrUnavailable, harness.ErrCut)
+				redistest.WantErr(f, p.Failed(), leasehold.ErrUnavailable, harness.ErrCut)
 			} else {
 				p.want("v", singleflight.Loaded)
 			}

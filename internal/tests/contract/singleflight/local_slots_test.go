@@ -30,7 +30,7 @@ func TestMaxLoadsHoldsWhileRedisIsAway(t *testing.T) {
 		}
 		o.wantNoLoad(f)
 		time.Sleep(time.Minute) // LoadTimeout: the loaders have not returned
-		all[0].failed()
+		all[0].Failed()
 		o.wantNoLoad(f)
 		for ended := range len(all) {
 			run[ended].returns("v")
@@ -52,13 +52,13 @@ func TestRevokedLoadFreesItsSlot(t *testing.T) {
 		second.want("v", singleflight.Loaded)
 		third, m := begin(f, f.Context(), g, "m", o, o.load)
 		l.returns("late")
-		first.got()
+		first.Got()
 		fourth := fetch(f, f.Context(), g, "n", o.load)
 		o.wantNoLoad(f) // the first has freed its slot once
 		m.returns("v")
-		third.got()
+		third.Got()
 		o.next(f).returns("v")
-		fourth.got()
+		fourth.Got()
 	})
 }
 
@@ -75,7 +75,7 @@ func TestLoadThatWaitsForItsSlotIsOpenToAll(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		l.returns("X")
-		first.got()
+		first.Got()
 		o.next(f).returns("Y")
 		for _, p := range all {
 			p.wantValue("Y")
@@ -105,7 +105,7 @@ func TestLoadsThatWaitForASlotAskRedisAgain(t *testing.T) {
 		}
 		o.wantNoLoad(f) // its slot is taken yet
 		l.returns("X")
-		first.got()
+		first.Got()
 		o.next(f).returns("v")
 		missing.want("v", singleflight.Loaded)
 		redistest.NoError(f, some.got("a", "A", "b", "B"))
@@ -129,7 +129,7 @@ func TestCallerThatCannotLookAgain(t *testing.T) {
 		z := fetch(f, f.Context(), g, "z", o.load)
 		settleAway()
 		l.returns("x")
-		x.got()
+		x.Got()
 		o.next(f).returns("of the first")
 		first.want("of the first", singleflight.Loaded)
 		l = o.next(f) // of z; the second caller of k waits behind it
@@ -138,7 +138,7 @@ func TestCallerThatCannotLookAgain(t *testing.T) {
 		wire.Heal()
 		o.wantNoLoad(f)
 		l.returns("z")
-		z.got()
+		z.Got()
 		o.next(f).returns("its own")
 		alone.want("its own", singleflight.Loaded)
 	})
@@ -169,7 +169,7 @@ func TestWaitsWhenRedisGoesAway(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				wire.Heal()
 				l.returns("v")
-				first.got()
+				first.Got()
 				if !quick {
 					if what == "a permit" {
 						o.next(f).returns("v")
@@ -200,7 +200,7 @@ func TestFalseAlarmEndsNoWait(t *testing.T) {
 		redistest.CheckNow(f, err != nil, "the call was not refused")
 		time.Sleep(time.Second)
 		l.returns("v")
-		first.got()
+		first.Got()
 		waits.want("v", singleflight.Shared)
 	})
 }

@@ -34,7 +34,7 @@ func TestCallersDuringALocalLoadShareTheNextOne(t *testing.T) {
 			g, wire := f.open(locally)
 			other, _ := f.open()
 			o := newOrigin(f)
-			fetch(f, f.Context(), g, "warm", gives("v")).got() // the server's clock is known
+			fetch(f, f.Context(), g, "warm", gives("v")).Got() // the server's clock is known
 			cut(wire)
 			first, l := begin(f, f.Context(), g, "k", o, o.load)
 			redistest.WantErr(f, other.Invalidate(f.Context(), "k"))
@@ -48,7 +48,7 @@ func TestCallersDuringALocalLoadShareTheNextOne(t *testing.T) {
 			o.next(f).returns("new")
 			sources := map[singleflight.Source]int{}
 			for _, p := range later {
-				r := p.got()
+				r := p.Got()
 				if sources[r.Source]++; r.Value != "new" {
 					f.Errorf("a caller after the Invalidate has %+v", r)
 				}
@@ -60,8 +60,8 @@ func TestCallersDuringALocalLoadShareTheNextOne(t *testing.T) {
 			l.returns("before")
 			first.wantValue("before")
 			o.next(f).fails(errBoom)
-			redistest.WantErr(f, one.failed(), errBoom)
-			redistest.WantErr(f, two.failed(), errBoom)
+			redistest.WantErr(f, one.Failed(), errBoom)
+			redistest.WantErr(f, two.Failed(), errBoom)
 			redistest.Expect(f, o.loads.Load(), 4, "%d loads")
 			wire.Heal()
 			wantNothing(f, g, "k")
@@ -130,9 +130,9 @@ func TestNextLocalLoadThatNobodyWantsDoesNotBegin(t *testing.T) {
 		later := fetch(f, ctx, g, "k", o.load)
 		o.wantNoLoad(f)
 		leave()
-		later.failed()
+		later.Failed()
 		l.returns("v")
-		first.got()
+		first.Got()
 		o.wantNoLoad(f)
 		again := fetch(f, f.Context(), g, "k", o.load)
 		o.next(f).returns("again")
@@ -180,8 +180,8 @@ func TestLocalLoadEnds(t *testing.T) {
 		l := o.next(f)
 		synctest.Wait() // until both wait for it
 		cancel()
-		redistest.WantErr(f, first.failed(), context.Canceled)
-		redistest.WantErr(f, second.failed(), context.Canceled)
+		redistest.WantErr(f, first.Failed(), context.Canceled)
+		redistest.WantErr(f, second.Failed(), context.Canceled)
 		synctest.Wait()
 		redistest.Check(f, l.over(), "the load goes on for nobody")
 		third := fetch(f, f.Context(), g, "k", o.obedient)
@@ -189,8 +189,8 @@ func TestLocalLoadEnds(t *testing.T) {
 		later := fetch(f, f.Context(), g, "k", o.obedient)
 		o.wantNoLoad(f)
 		redistest.NoError(f, g.Close(f.Context()))
-		redistest.WantErr(f, third.failed(), leasehold.ErrClosed)
-		redistest.WantErr(f, later.failed(), leasehold.ErrClosed)
+		redistest.WantErr(f, third.Failed(), leasehold.ErrClosed)
+		redistest.WantErr(f, later.Failed(), leasehold.ErrClosed)
 		redistest.Check(f, l.over(), "the load goes on after Close")
 	})
 }
@@ -203,14 +203,14 @@ func TestLocalLoadIsNotJoinedByACallerThatReachesRedis(t *testing.T) {
 			g, wire := f.open(locally)
 			other, _ := f.open()
 			o := newOrigin(f)
-			fetch(f, f.Context(), g, "warm", gives("v")).got()
+			fetch(f, f.Context(), g, "warm", gives("v")).Got()
 			cut(wire)
 			first, l := begin(f, f.Context(), g, "k", o, o.load)
 			wire.Heal()
 			redistest.WantErr(f, other.Invalidate(f.Context(), "k"))
 			after := fetch(f, f.Context(), g, "k", gives("new"))
 			l.returns("old")
-			first.got()
+			first.Got()
 			after.wantValue("new")
 		})
 	}
@@ -262,6 +262,6 @@ func TestOwnBoundsAreNoDeadlineOfACaller(t *testing.T) {
 			return nil
 		})
 		l.returns(strings.Repeat("too large for a message", 1000))
-		redistest.WantErr(f, waits.failed(), noDeadline...)
+		redistest.WantErr(f, waits.Failed(), noDeadline...)
 	})
 }

@@ -47,11 +47,11 @@ func TestValueAfterALostLeaseIsNotStored(t *testing.T) {
 		l.returns("old")
 		first.want("old", singleflight.Loaded)
 		synctest.Wait()
-		redistest.CheckNow(f, !joins.ended(), "the caller that joined has %+v, %v", joins.result, joins.err)
+		redistest.CheckNow(f, !joins.Ended(), "the caller that joined has %+v, %v", joins.Value, joins.Err)
 		s := inspect(f, g, "k")
 		redistest.Check(f, !s.Cached && s.Loading, "%+v", s)
 		newer.returns("new")
-		a, b := joins.got(), waits.got()
+		a, b := joins.Got(), waits.Got()
 		redistest.Check(f, a.Value == "new" && b.Value == "new", "%+v, %+v", a, b)
 		wantStored(f, g, "k", "new")
 	})
@@ -97,11 +97,11 @@ func TestRedisGoneBeforeThePublish(t *testing.T) {
 					first.want("v", singleflight.Loaded)
 					redistest.AtMost(f, time.Since(began), time.Second, "it waited for %v")
 					if policy == singleflight.Fail {
-						redistest.WantErr(f, early.failed(), leasehold.ErrUnavailable)
-						redistest.WantErr(f, late.failed(), leasehold.ErrUnavailable)
+						redistest.WantErr(f, early.Failed(), leasehold.ErrUnavailable)
+						redistest.WantErr(f, late.Failed(), leasehold.ErrUnavailable)
 					} else {
 						early.want("v", singleflight.Shared)
-						if r := late.got(); r.Value != "own" && how != "unknown" { // there it may be found published
+						if r := late.Got(); r.Value != "own" && how != "unknown" { // there it may be found published
 							f.Errorf("%+v", r)
 						}
 					}
@@ -131,13 +131,13 @@ func TestCallerThatJoinsAfterTheAnswerAsksAgain(t *testing.T) {
 		for _, invalidated := range []bool{false, true} {
 			subBubble(t, fmt.Sprint(what, ", invalidated: ", invalidated), func(f *fixture) {
 				g, other, wire := f.pair(func(c *singleflight.Config[string]) { c.ErrorTTL, c.MaxValueBytes = time.Minute, 10 })
-				fetch(f, f.Context(), g, "warm", gives("v")).got()
+				fetch(f, f.Context(), g, "warm", gives("v")).Got()
 				var first *pending[string]
 				if c.meanwhile {
 					wire.Stall("load enter")
 					first = fetch(f, f.Context(), g, "k", gives("own"))
 				}
-				redistest.Get(f, "the other's end", fetch(f, f.Context(), other, "k", c.others).done)
+				redistest.Get(f, "the other's end", fetch(f, f.Context(), other, "k", c.others).Done)
 				wire.StallReplies("load enter")
 				wire.Unstall()
 				if !c.meanwhile {
@@ -148,11 +148,11 @@ func TestCallerThatJoinsAfterTheAnswerAsksAgain(t *testing.T) {
 					redistest.WantErr(f, other.Invalidate(f.Context(), "k"))
 				}
 				late := fetch(f, f.Context(), g, "k", gives("new"))
-				redistest.CheckNow(f, !first.ended(), "the first one has its answer: %+v, %v", first.result, first.err)
+				redistest.CheckNow(f, !first.Ended(), "the first one has its answer: %+v, %v", first.Value, first.Err)
 				wire.Heal()
 				wants := func(p *pending[string], source singleflight.Source) {
 					if source == 0 {
-						redistest.WantText(f, p.failed(), "boom")
+						redistest.WantText(f, p.Failed(), "boom")
 					} else {
 						p.want(c.value, source)
 					}

@@ -60,33 +60,24 @@ func (b *batches) wantCalls(t testing.TB, want ...[]string) {
 
 // many is a DoMany under way.
 type many struct {
-	t     testing.TB
-	done  chan struct{}
-	found map[string]string
-	err   error
+	*harness.Call[map[string]string]
+	t testing.TB
 }
 
 func doMany(t testing.TB, ctx context.Context, g *singleflight.Group[string], keys []string, b *batches) *many {
-	m := &many{t: t, done: make(chan struct{})}
-	go func() {
-		defer close(m.done)
-		m.found, m.err = g.DoMany(ctx, keys, b.load)
-	}()
-	return m
+	return &many{harness.Start(t, func() (map[string]string, error) { return g.DoMany(ctx, keys, b.load) }), t}
 }
 
-// got is what the DoMany found, soon; want is pairs of key and value.
+// got is the error that the DoMany ends with, soon; want is pairs of the keys and values that it found.
 func (m *many) got(want ...string) error {
 	m.t.Helper()
-	redistest.Get(m.t, "the values", m.done)
+	redistest.Get(m.t, "the values", m.Done)
 	found := map[string]string{}
 	for i := 0; i < len(want); i += 2 {
 		found[want[i]] = want[i+1]
 	}
-	if !maps.Equal(m.found, found) || m.found == nil {
-		m.t.Fatalf("found %v (%v), want %v", m.found, m.err, found)
-	}
-	return m.err
+	redistest.CheckNow(m.t, maps.Equal(m.Value, found) && m.Value != nil, "found %v (%v), want %v", m.Value, m.Err, found)
+	return m.Err
 }
 
 // What is cached is served, the rest is loaded in one call, in the caller's order; duplicates count once.
@@ -94,7 +85,7 @@ func TestDoManyLoadsWhatIsMissing(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, _ := f.open()
 		b := newBatches()
-		fetch(f, f.Context(), g, "c", gives("cached")).got()
+		fetch(f, f.Context(), g, "c", gives("cached")).Got()
 		keys := []string{"z", "a", "c", "z", "m", "a", "b"}
 		redistest.WantErr(f, doMany(f, f.Context(), g, keys, b).got("z", "Z", "a", "A", "c", "cached", "m", "M", "b", "B"))
 		b.wantCalls(f, []string{"z", "a", "m", "b"})
@@ -151,8 +142,8 @@ func TestDoManyWaitsForOthers(t *testing.T) {
 		theirs.returns("T")
 		ours.returns("H")
 		redistest.WantErr(f, all.got("theirs", "T", "own", "OWN", "here", "H"))
-		alone.got()
-		here.got()
+		alone.Got()
+		here.Got()
 		b.wantCalls(f, []string{"own"})
 		s := g.Stats()
 		redistest.Check(f, s.Loaded == 2 && (s.Shared == 1 || s.Shared == 2) && s.Loads == 2, "%+v", s)

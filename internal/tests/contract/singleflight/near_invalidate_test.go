@@ -236,7 +236,7 @@ func TestNearReadersOfAllSchemasAreFound(t *testing.T) {
 		writer := f.openVia(p, schema(1))
 		g := mustOpen(f, schema(2), nearFor(hold))
 		for range 3 {
-			fetch(f, f.Context(), g, "k", gives("old")).got()
+			fetch(f, f.Context(), g, "k", gives("old")).Got()
 			held := p.HoldRequest(harness.Does("load invalidate"), 2)
 			done := harness.Go(func() (time.Duration, error) { return invalidate(f, writer, "k"), nil })
 			held.Wait()

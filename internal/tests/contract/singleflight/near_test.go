@@ -25,7 +25,7 @@ func TestNearServesHotValues(t *testing.T) {
 		put(f, g, "k", "v")
 		warm(f, g, "k", "v")
 		before, sent := g.Stats(), w.Sent()
-		first := fetch(f, f.Context(), g, "k", never(f)).got()
+		first := fetch(f, f.Context(), g, "k", never(f)).Got()
 		redistest.Check(f, first.Value == "v" && first.Source == singleflight.Near, "fetched %+v", first)
 		redistest.Gives(g.Do(f.Context(), "k", never(f)))(f, "v")
 		all, err := g.DoMany(f.Context(), []string{"k"}, nil)
@@ -132,7 +132,7 @@ func TestNearRefreshesEarlyOnce(t *testing.T) {
 			c.TTL, c.Jitter, c.EarlyRefresh = 30*time.Second, -1, 1
 		})
 		slow := func(context.Context) (string, error) { time.Sleep(5 * time.Second); return "v", nil }
-		fetch(f, f.Context(), g, "k", slow).got()
+		fetch(f, f.Context(), g, "k", slow).Got()
 		warm(f, g, "k", "v")
 		time.Sleep(25 * time.Second) // a refresh is likely from here on: the load took 5 s
 		for range 100 {

@@ -112,7 +112,7 @@ func TestLoadsThatAskForEachOther(t *testing.T) {
 			}
 		}
 		a, b := fetch(f, f.Context(), g, "a", ask("b")), fetch(f, f.Context(), g, "b", ask("a"))
-		ra, rb := a.got(), b.got()
+		ra, rb := a.Got(), b.Got()
 		redistest.Check(f, ra.Value == "v" && rb.Value == "v" && refused.Load() == 1, "%+v, %+v, %d refused", ra, rb, refused.Load())
 	})
 }
@@ -139,8 +139,8 @@ func TestCycleThroughAnotherProcessUnwinds(t *testing.T) {
 		close(meet)
 		redistest.Eventually(f, "both to wait", func() bool { return f.Queued("a") == 1 && f.Queued("b") == 1 })
 		leave()
-		a.failed()
-		b.failed()
+		a.Failed()
+		b.Failed()
 		redistest.Eventually(f, "the leases to be given back", func() bool {
 			return !inspect(f, one, "a").Loading && !inspect(f, one, "b").Loading
 		})

@@ -3,11 +3,13 @@ package singleflight
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -91,12 +93,9 @@ func (l *loading) end(how func() (string, error)) {
 
 // pending is a Fetch under way.
 type pending[T any] struct {
+	*harness.Call[singleflight.Result[T]]
 	t      testing.TB
-	done   chan struct{}
-	result singleflight.Result[T]
-	err    error
-	raised any  // it panicked with this
-	exited bool // it called runtime.Goexit
+	raised any // it panicked with this
 }
 
 // settle waits, in a bubble, until all that was begun has come as far as it can.
@@ -108,18 +107,15 @@ func settle(t testing.TB) {
 
 // fetch starts a Fetch. In a bubble it lets it come as far as it can.
 func fetch[T any](t testing.TB, ctx context.Context, g *singleflight.Group[T], key string, load func(context.Context) (T, error)) *pending[T] {
-	p := &pending[T]{t: t, done: make(chan struct{})}
-	go func() {
-		defer close(p.done)
-		p.exited = true
+	p := &pending[T]{t: t}
+	p.Call = harness.Start(t, func() (r singleflight.Result[T], err error) {
 		defer func() {
 			if p.raised = recover(); p.raised != nil {
-				p.exited = false
+				err = fmt.Errorf("it panicked: %v", p.raised)
 			}
 		}()
-		p.result, p.err = g.Fetch(ctx, key, load)
-		p.exited = false
-	}()
+		return g.Fetch(ctx, key, load)
+	})
 	settle(t)
 	return p
 }
@@ -131,27 +127,17 @@ func begin(t testing.TB, ctx context.Context, g *singleflight.Group[string], key
 	return p, o.next(t)
 }
 
-// got is the result that the Fetch ends with, soon.
-func (p *pending[T]) got() singleflight.Result[T] {
-	p.t.Helper()
-	redistest.Get(p.t, "a value", p.done)
-	if p.err != nil || p.raised != nil || p.exited {
-		p.t.Fatalf("the call ended with %v, panic %v, exit %v", p.err, p.raised, p.exited)
-	}
-	return p.result
-}
-
 // want fails the test unless the Fetch ends with that, soon.
 func (p *pending[T]) want(value any, source singleflight.Source) {
 	p.t.Helper()
-	r := p.got()
+	r := p.Got()
 	redistest.CheckNow(p.t, any(r.Value) == value && r.Source == source, "%+v, want %v, %v", r, value, source)
 }
 
 // wantValue is want for a value from anywhere.
 func (p *pending[T]) wantValue(value T) {
 	p.t.Helper()
-	p.want(value, p.got().Source)
+	p.want(value, p.Got().Source)
 }
 
 // wantStored checks that key has that value in Redis, and wantNothing that it has none.
@@ -165,26 +151,6 @@ func wantNothing[T any](t testing.TB, g *singleflight.Group[T], key string) {
 	t.Helper()
 	r, there, err := g.Peek(context.Background(), key)
 	redistest.Check(t, err == nil && !there, "%s: %+v, %v, %v; want nothing", key, r, there, err)
-}
-
-// failed is the error that the Fetch ends with, soon.
-func (p *pending[T]) failed() error {
-	p.t.Helper()
-	redistest.Get(p.t, "an error", p.done)
-	if p.err == nil {
-		p.t.Fatalf("the call ended with %+v, panic %v, exit %v", p.result, p.raised, p.exited)
-	}
-	return p.err
-}
-
-// ended reports whether the Fetch has returned.
-func (p *pending[T]) ended() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // loading starts a Fetch at an origin of its own, and waits until its load has begun.

@@ -25,7 +25,7 @@ var ways = map[string]struct {
 	left func(p *pending[string]) bool // its own caller was left so, too
 }{
 	"panic":  {func() { panic(errors.New("oh no")) }, "panicked: oh no", func(p *pending[string]) bool { return p.raised != nil && p.raised.(error).Error() == "oh no" }},
-	"goexit": {runtime.Goexit, "runtime.Goexit", func(p *pending[string]) bool { return p.exited }},
+	"goexit": {runtime.Goexit, "runtime.Goexit", func(p *pending[string]) bool { return p.Err == harness.ErrExited }},
 }
 
 // A panic and a Goexit are raised again in the first caller, and are an error that says so for all others,
@@ -41,16 +41,16 @@ func TestPanicAndGoexitReachAllCallers(t *testing.T) {
 			redistest.Eventually(f, "the other", func() bool { return f.Queued(what) == 1 })
 			began := time.Now()
 			l.does(way.end)
-			redistest.Get(f, "the first caller's end", first.done)
-			redistest.Check(f, way.left(first), "%s: the first caller has %+v, %v, panic %v", what, first.result, first.err, first.raised)
-			err := waits.failed()
+			redistest.Get(f, "the first caller's end", first.Done)
+			redistest.Check(f, way.left(first), "%s: the first caller has %+v, %v, panic %v", what, first.Value, first.Err, first.raised)
+			err := waits.Failed()
 			redistest.WantErr(f, err, singleflight.ErrLoaderPanicked, redistest.Says("the loader", way.text))
 			redistest.Check(f, !strings.Contains(err.Error(), "goroutine ") && !strings.Contains(err.Error(), ".go:"),
 				"a stack left its process: %v", err)
 			redistest.WantNot(f, err, singleflight.ErrNotFound, singleflight.ErrLoadTimeout)
-			redistest.Get(f, "the caller that joined", joins.done) // or came too late, and looked for itself
-			if joins.err != nil {
-				redistest.WantErr(f, joins.err, singleflight.ErrLoaderPanicked)
+			redistest.Get(f, "the caller that joined", joins.Done) // or came too late, and looked for itself
+			if !way.left(joins) {
+				redistest.WantErr(f, joins.Err, singleflight.ErrLoaderPanicked)
 			}
 			redistest.AtMost(f, time.Since(began), 5*time.Second, "%s: after %v", what)
 			s := inspect(f, g, what)
@@ -72,9 +72,9 @@ func TestPanicAfterItsCallerLeft(t *testing.T) {
 			first, l := begin(f, ctx, g, "k", o, o.load)
 			joins := fetch(f, f.Context(), g, "k", never(f))
 			cancel()
-			first.failed()
+			first.Failed()
 			l.does(way.end)
-			redistest.WantErr(f, joins.failed(), singleflight.ErrLoaderPanicked)
+			redistest.WantErr(f, joins.Failed(), singleflight.ErrLoaderPanicked)
 
 			f.stalled(g, "k")
 			synctest.Wait()
@@ -114,7 +114,7 @@ func TestPanicInDoMany(t *testing.T) {
 		close(gate)
 		redistest.Get(f, "the panic", done)
 		redistest.Expect(f, raised, "oh no", "%v")
-		redistest.WantErr(f, joins.failed(), singleflight.ErrLoaderPanicked)
+		redistest.WantErr(f, joins.Failed(), singleflight.ErrLoaderPanicked)
 		redistest.WantErr(f, waits.got("c", "C"), singleflight.ErrLoaderPanicked, redistest.Says(f.Family+"/a", f.Family+"/b", "oh no"))
 		for _, key := range []string{"a", "b"} {
 			redistest.Check(f, f.freed(key), "the lease of %s is held yet", key)
@@ -143,9 +143,9 @@ func TestValueThatCannotBeEncodedGoesToItsFirstCaller(t *testing.T) {
 			g, other := f.two(mod)
 			first, joins, waits := together(f, g, other, "k", func() (string, error) { return "v", nil })
 			first.want("v", singleflight.Loaded)
-			redistest.WantText(f, joins.failed(), c.want...)
-			redistest.WantText(f, waits.failed(), c.want...)
-			redistest.Check(f, errors.As(waits.err, new(*singleflight.RemoteError)), "%v", waits.err)
+			redistest.WantText(f, joins.Failed(), c.want...)
+			redistest.WantText(f, waits.Failed(), c.want...)
+			redistest.Check(f, errors.As(waits.Err, new(*singleflight.RemoteError)), "%v", waits.Err)
 			s := inspect(f, g, "k")
 			redistest.Check(f, !s.Cached && s.Failure == "" && !s.Loading, "%+v", s)
 			fetch(f, f.Context(), other, "k", gives("w")).want("w", singleflight.Loaded)
@@ -205,13 +205,13 @@ func TestDecodingThatExits(t *testing.T) {
 				codec := &jsonCodec{}
 				good, _ := f.open(func(c *singleflight.Config[string]) { c.Codec = &jsonCodec{} })
 				for _, key := range []string{"a", "b", "c"} {
-					fetch(f, f.Context(), good, key, gives("old")).got()
+					fetch(f, f.Context(), good, key, gives("old")).Got()
 				}
 				codec.unmarshal = func() error { way(); return nil }
 				g, _ := f.open(func(c *singleflight.Config[string]) { c.Codec = codec })
 				ctx := f.within(time.Second)
 				if name == "hangs" {
-					redistest.WantErr(f, fetch(f, ctx, g, "a", gives("new")).failed(), context.DeadlineExceeded)
+					redistest.WantErr(f, fetch(f, ctx, g, "a", gives("new")).Failed(), context.DeadlineExceeded)
 					redistest.WantErr(f, peekErr(ctx, g, "a"), context.DeadlineExceeded)
 					return
 				}

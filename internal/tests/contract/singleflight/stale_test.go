@@ -25,7 +25,7 @@ func staleIfError(c *singleflight.Config[string]) {
 // stalled puts a value there and lets its TTL pass.
 func (f *fixture) stalled(g *singleflight.Group[string], key string) {
 	f.Helper()
-	fetch(f, f.Context(), g, key, gives("old")).got()
+	fetch(f, f.Context(), g, key, gives("old")).Got()
 	time.Sleep(11 * time.Second)
 }
 
@@ -140,12 +140,12 @@ func TestStaleDoesNotMaskNotFound(t *testing.T) {
 			two := fetch(f, f.Context(), other, "k", never(f))
 			synctest.Wait()
 			l.fails(singleflight.ErrNotFound)
-			redistest.WantErr(f, one.failed(), singleflight.ErrNotFound)
-			redistest.WantErr(f, two.failed(), singleflight.ErrNotFound)
+			redistest.WantErr(f, one.Failed(), singleflight.ErrNotFound)
+			redistest.WantErr(f, two.Failed(), singleflight.ErrNotFound)
 			// It is the newest that is known: the value is gone, also for a caller that would
 			// rather have that than a failure.
 			wantNothing(f, g, "k")
-			redistest.WantText(f, fetch(f, f.Context(), g, "k", fails(errBoom)).failed(), "boom")
+			redistest.WantText(f, fetch(f, f.Context(), g, "k", fails(errBoom)).Failed(), "boom")
 			fetch(f, f.Context(), g, "k", gives("new")).want("new", singleflight.Loaded)
 		})
 	}
@@ -159,7 +159,7 @@ func TestStaleIfError(t *testing.T) {
 		f.stalled(g, "k")
 		one, l, o := f.loading(g, "k")
 		two := fetch(f, f.Context(), other, "k", never(f))
-		redistest.CheckNow(f, !one.ended() && !two.ended(), "served before the load failed")
+		redistest.CheckNow(f, !one.Ended() && !two.Ended(), "served before the load failed")
 		l.fails(errBoom)
 		one.want("old", singleflight.Stale)
 		two.want("old", singleflight.Stale)
@@ -172,7 +172,7 @@ func TestStaleIfError(t *testing.T) {
 		two = fetch(f, f.Context(), other, "k", never(f))
 		l.does(func() { panic("oh") })
 		two.want("old", singleflight.Stale)
-		redistest.Get(f, "the panic", panics.done)
+		redistest.Get(f, "the panic", panics.Done)
 		redistest.Check(f, panics.raised == "oh", "%+v", panics)
 		wire.CutOff("load enter")
 		fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale)
@@ -181,7 +181,7 @@ func TestStaleIfError(t *testing.T) {
 		s := other.Stats()
 		redistest.Check(f, s.Stale == 5 && s.Errors == 1, "%+v", s)
 		time.Sleep(50 * time.Second) // more than a minute after its TTL
-		redistest.WantText(f, fetch(f, f.Context(), g, "k", fails(errBoom)).failed(), "boom")
+		redistest.WantText(f, fetch(f, f.Context(), g, "k", fails(errBoom)).Failed(), "boom")
 	})
 }
 
@@ -196,7 +196,7 @@ func TestStaleThatWasInvalidated(t *testing.T) {
 		after := fetch(f, f.Context(), g, "k", fails(errBoom))
 		l.fails(errBoom)
 		before.want("old", singleflight.Stale)
-		redistest.WantText(f, after.failed(), "boom")
+		redistest.WantText(f, after.Failed(), "boom")
 	})
 }
 
@@ -235,7 +235,7 @@ func TestEarlyRefresh(t *testing.T) {
 			return "", singleflight.ErrNotFound
 		})), singleflight.ErrNotFound)
 		for range 20 {
-			redistest.WantErr(f, fetch(f, f.Context(), g, nothing, never(f)).failed(), singleflight.ErrNotFound)
+			redistest.WantErr(f, fetch(f, f.Context(), g, nothing, never(f)).Failed(), singleflight.ErrNotFound)
 		}
 		off, _ := f.open(early(0))
 		f.loadFor(off, "off", 24*time.Hour)
@@ -260,8 +260,8 @@ func TestEarlyRefreshIsXFetch(t *testing.T) {
 			}))
 		}
 		for _, p := range all {
-			<-p.done
-			p.got()
+			<-p.Done
+			p.Got()
 		}
 		time.Sleep(50 * time.Minute) // 10 min before the end, β d is 10 min
 		for i := range keys {

@@ -27,17 +27,17 @@ func TestDefaults(t *testing.T) {
 		redistest.Check(f, !l.over() && o.loads.Load() == 1, "the load ended")
 		l.returns(strings.Repeat("x", 1<<20)) // the largest there may be
 		redistest.Check(f, inspect(f, g, "loading").Cached, "Cached is false")
-		fetch(f, f.Context(), g, "large", gives(strings.Repeat("x", 1<<20+1))).got()
+		fetch(f, f.Context(), g, "large", gives(strings.Repeat("x", 1<<20+1))).Got()
 		redistest.Check(f, !inspect(f, g, "large").Cached && g.Stats().TooLarge == 1, "%+v", g.Stats())
-		fetch(f, f.Context(), g, "failing", fails(singleflight.ErrLoadTimeout)).failed()
-		fetch(f, f.Context(), g, "nothing", fails(singleflight.ErrNotFound)).failed()
+		fetch(f, f.Context(), g, "failing", fails(singleflight.ErrLoadTimeout)).Failed()
+		fetch(f, f.Context(), g, "nothing", fails(singleflight.ErrNotFound)).Failed()
 		for _, key := range []string{"failing", "nothing"} {
 			redistest.Expect(f, inspect(f, g, key), (singleflight.State{}), "%s: %+v", key)
 		}
 		least, most := ttl, ttl
 		for i := range 150 {
 			key := fmt.Sprint(i)
-			fetch(f, f.Context(), g, key, gives("v")).got()
+			fetch(f, f.Context(), g, key, gives("v")).Got()
 			s := inspect(f, g, key)
 			least, most = min(least, s.FreshFor), max(most, s.FreshFor)
 			redistest.CheckNow(f, s.KeptFor == s.FreshFor+time.Second || s.KeptFor == s.FreshFor.Truncate(time.Millisecond)+time.Second,
@@ -67,7 +67,7 @@ func TestTTLFor(t *testing.T) {
 			s := inspect(f, g, v)
 			redistest.Check(f, s.FreshFor == want && s.Cached == (v != "never"), "%s: %+v, want %v", v, s, want)
 		}
-		fetch(f, f.Context(), g, "failing", fails(singleflight.ErrNotFound)).failed()
+		fetch(f, f.Context(), g, "failing", fails(singleflight.ErrNotFound)).Failed()
 		want := map[string]int{"short=short": 1, "zero=zero": 1, "never=never": 1, "sub=sub": 1, "ever=ever": 1}
 		redistest.Check(f, maps.Equal(asked, want), "asked for %v, want %v", asked, want)
 	})
@@ -84,7 +84,7 @@ func TestValueThatTTLForForbidsToStoreIsHandedOut(t *testing.T) {
 			waits := fetch(f, f.Context(), other, key, never(f))
 			redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
 			l.returns(value)
-			a, b := first.got(), waits.got()
+			a, b := first.Got(), waits.Got()
 			redistest.Check(f, a.Value == value && b.Value == value && b.Source == singleflight.Shared, "%.20v, %.20v", a, b)
 			s := inspect(f, g, key)
 			redistest.Check(f, !s.Cached, "%+v", s)
@@ -112,13 +112,13 @@ func TestTooLargeValueStaysInItsProcess(t *testing.T) {
 		synctest.Wait()
 		large := strings.Repeat("x", 11)
 		l.returns(large)
-		a, b := first.got(), joins.got()
+		a, b := first.Got(), joins.Got()
 		redistest.Check(f, a.Value == large && b.Value == large && b.Source == singleflight.Shared, "%+v, %+v", a, b)
 		l1, l2 := o.next(f), o.next(f) // both at once, one a process
 		l1.returns(large + "1")
 		l2.returns(large + "2")
 		for _, p := range others {
-			r := p.got()
+			r := p.Got()
 			redistest.Check(f, len(r.Value) == 12, "%+v", r)
 		}
 		redistest.Expect(f, o.loads.Load(), 3, "%d loads")
@@ -128,7 +128,7 @@ func TestTooLargeValueStaysInItsProcess(t *testing.T) {
 		text := log.String()
 		redistest.Check(f, strings.Count(text, "too large") == 1 && strings.Contains(text, "bytes=11") && g.Stats().TooLarge == 1, "%s, %+v", text, g.Stats())
 		time.Sleep(time.Second)
-		fetch(f, f.Context(), g, "k", gives("it fits")).got()
+		fetch(f, f.Context(), g, "k", gives("it fits")).Got()
 		redistest.Check(f, inspect(f, g, "k").Cached, "the mark is there yet")
 	})
 }
@@ -142,7 +142,7 @@ func TestValueThatIsNotStoredEndsTheStaleOne(t *testing.T) {
 			c.TTLFor = func(_, v string) time.Duration { return map[string]time.Duration{"new": -1}[v] }
 		})
 		for _, newer := range []string{"new", "is too large"} {
-			fetch(f, f.Context(), g, newer, gives("old")).got()
+			fetch(f, f.Context(), g, newer, gives("old")).Got()
 			time.Sleep(2 * time.Second)
 			fetch(f, f.Context(), g, newer, gives(newer)).want("old", singleflight.Stale)
 			synctest.Wait() // by now the newer one has been loaded

@@ -21,8 +21,8 @@ func TestRawValues(t *testing.T) {
 	each(t, func(f *fixture) {
 		s, _ := openOf[string](f)
 		b, _ := openOf[[]byte](f)
-		fetch(f, f.Context(), s, "string", gives("as it is")).got()
-		fetch(f, f.Context(), b, "bytes", func(context.Context) ([]byte, error) { return []byte("as it is"), nil }).got()
+		fetch(f, f.Context(), s, "string", gives("as it is")).Got()
+		fetch(f, f.Context(), b, "bytes", func(context.Context) ([]byte, error) { return []byte("as it is"), nil }).Got()
 		for _, key := range []string{"string", "bytes"} {
 			raw := f.RDB.Get(f.Context(), f.Part(key, "value")).Val()
 			head, ok := strings.CutSuffix(raw, "\xc4\x08as it is")
@@ -30,7 +30,7 @@ func TestRawValues(t *testing.T) {
 		}
 		fetch(f, f.Context(), s, "bytes", never(f)).wantValue("as it is")
 		g, _ := f.open(func(c *singleflight.Config[string]) { c.Codec, c.Schema = &jsonCodec{}, 0x2a })
-		fetch(f, f.Context(), g, "k", gives("v")).got()
+		fetch(f, f.Context(), g, "k", gives("v")).Got()
 		raw := f.RDB.Get(f.Context(), f.Part("k", "value.0000002a")).Val()
 		redistest.Check(f, strings.HasSuffix(raw, `"v"`), "stored as %q", raw)
 		fetch(f, f.Context(), g, "k", never(f)).want("v", singleflight.Cached)
@@ -112,13 +112,13 @@ func TestCallerThatDecodesNothingStoresNothing(t *testing.T) {
 		begin()
 		own := fetch(f, f.Context(), g, "k", gives("own"))
 		last := ""
-		for i := 1; !own.ended(); i++ {
+		for i := 1; !own.Ended(); i++ {
 			redistest.CheckNow(f, i <= 10, "it looks for ever")
 			synctest.Wait()
 			wire.Stall("load enter") // until they load again
 			last = fmt.Sprint("theirs ", i)
 			theirs.returns(last)
-			if !own.ended() {
+			if !own.Ended() {
 				begin()
 			}
 			wire.Unstall()
@@ -135,7 +135,7 @@ func TestSchemasSideBySide(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, _ := f.open(func(c *singleflight.Config[string]) { c.Schema = 1 })
 		next, _ := f.open(func(c *singleflight.Config[string]) { c.Schema = math.MaxUint32 })
-		fetch(f, f.Context(), g, "k", gives("1")).got()
+		fetch(f, f.Context(), g, "k", gives("1")).Got()
 		wantNothing(f, next, "k")
 		redistest.Check(f, !inspect(f, next, "k").Cached, "Cached is true")
 		for range 2 {
@@ -146,7 +146,7 @@ func TestSchemasSideBySide(t *testing.T) {
 			for _, of := range []*singleflight.Group[string]{g, next} {
 				wantNothing(f, of, "k")
 			}
-			fetch(f, f.Context(), g, "k", gives("1")).got()
+			fetch(f, f.Context(), g, "k", gives("1")).Got()
 		}
 		redistest.Expect(f, next.Stats().Undecodable, 0, "Undecodable is %v")
 	})
