@@ -11,8 +11,6 @@ var localTurns = []mutation{
 	cut("the enter goes before the leave", "internal/lease/turns.go", localTests, "",
 		"replies, errs := m.single.DoBoth(m.client.Brief(), e.call, leave)\n",
 		"replies, errs := m.single.DoBoth(m.client.Brief(), leave, e.call)\n\treplies[0], replies[1], errs[0], errs[1] = replies[1], replies[0], errs[1], errs[0]\n"),
-	cut("a leave carries the last token", "internal/localturns/turn.go", localTests, "",
-		"\tv.lease.SetLastToken(v.lastToken)\n", ""),
 	cut("the fence is set to the last token", "luascripts/permits/leave_turns.lua", localTests, turnTests,
 		"  redis.call('SET', fence, ARGV[4], 'PX', FENCE_KEPT)\n", ""),
 	cut("tokens of turns are not ahead of the clock", "internal/localturns/turn.go", localTests, turnTests,

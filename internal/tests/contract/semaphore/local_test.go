@@ -19,33 +19,6 @@ func localFor(d time.Duration) func(*semaphore.Config) {
 	return func(c *semaphore.Config) { c.LocalFor = d }
 }
 
-// A process holds as many leases as the limit has room for, and its other callers wait in
-// it, without places in Redis; permits go round in the order of the calls.
-func TestPermitsAreHandedRoundInAProcess(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		s, _ := f.open(limit(4), localFor(time.Second))
-		first, second := f.take(s, "k", 2), f.take(s, "k", 2)
-		var waiters []*waiting
-		for range 4 {
-			waiters = append(waiters, f.start(s, "k", 2))
-			synctest.Wait()
-		}
-		redistest.Require(f, f.Queued("k"), 0, "%d are queued in Redis")
-		redistest.WantErr(f, redistest.ErrorOf(s.TryAcquireN(f.Context(), "k", 2)), leasehold.ErrBusy)
-		for i, l := range []*semaphore.Lease{second, first} {
-			release(f, l)
-			next := waiters[i].Got()
-			redistest.CheckNow(f, next.ID() == l.ID() && !waiters[i+1].Ended(), "waiter %d has lease %s, want %s", i, next.ID(), l.ID())
-		}
-		// A request of another weight is another process's, as far as the line goes.
-		heavy := f.wait(f.Context(), s, "k", 1)
-		for _, w := range waiters {
-			release(f, w.Got())
-		}
-		release(f, heavy.Got())
-	})
-}
-
 // A limit that is raised at run time is used by a process that has a lease already, and one that is lowered takes
 // leases away from it, though nobody else waits: also where holds are longer than LocalFor.
 func TestALimitSetAtRunTimeCountsInAProcess(t *testing.T) {
