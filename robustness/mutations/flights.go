@@ -20,8 +20,6 @@ var flightScripts = []mutation{
 		"redis.call('ZREM', holders, member)", ""),
 	cut("flight: an invalidation drops the value", "luascripts/loads/shared/drop.lua", loads, "",
 		"redis.call('DEL', value, failure, published)", "redis.call('DEL', failure, published)"),
-	cut("flight: an invalidation drops the failure", "luascripts/loads/shared/drop.lua", loads, "",
-		"redis.call('DEL', value, failure, published)", "redis.call('DEL', value, published)"),
 	cut("flight: an invalidation drops the record", "luascripts/loads/shared/drop.lua", loads, "",
 		"redis.call('DEL', value, failure, published)", "redis.call('DEL', value, failure)"),
 	cut("flight: an invalidated load may hand out", "luascripts/loads/shared/drop.lua", loads, "",
@@ -57,7 +55,7 @@ var flightScripts = []mutation{
 
 // flights are the guards of the Go code of cached values.
 var flights = []mutation{
-	cut("flight: a refused publication gives its lease back", "internal/loads/publish.go", nearContract, "RefusedPublication",
+	cut("flight: a refused publication gives its lease back", "internal/loads/publish.go", cacheTests, "RefusedPublication",
 		"\t\tp.Err = err\n\t\tp.Lease.GiveBack()\n", "\t\tp.Err = err\n"),
 	cut("flight: an invalidation reaches other schemas", "singleflight/drop.go", cache, "",
 		"d.others[other] = false", "d.others[other] = true"),

@@ -10,6 +10,6 @@ var inboxes = []mutation{
 		"c.conn, c.since = nil, time.Time{}\n\t\tb.refused(c)", "c.conn, c.since = nil, time.Time{}"),
 	cutOnServers("the channels of a lost connection go to another one", "internal/inbox/nodeconn.go", "./internal/inbox", "TestSharded",
 		"b.attachAfter(wait, all)", "_ = wait"),
-	cutOnServers("a message of a Cluster stays in its shard", "luascripts/shared/inbox.lua", "./internal/tests/faults/mutex", "TestHandOversStayInTheShard",
+	cutOnServers("a message of a Cluster stays in its shard", "luascripts/shared/inbox.lua", lockFaults, "TestHandOversStayInTheShard",
 		"if string.byte(receiver, 23) == 64 then", "if false then"),
 }

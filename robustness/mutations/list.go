@@ -22,20 +22,28 @@ func cutOnServers(name, file, packages, tests, old, new string) mutation {
 	return m
 }
 
+// The packages whose tests notice most of the guards.
 const (
 	scriptTests = "./internal/tests/scripts"
 	callTests   = "./internal/call"
-	leases      = "./internal/tests/scripts ./internal/lease ./internal/tests/simulation"
-	cache       = "./internal/tests/contract/singleflight ./internal/tests/simulation"
-	loads       = "./internal/tests/scripts ./internal/tests/contract/singleflight ./internal/tests/simulation"
+	lifeTests   = "./internal/life"
+	leaseTests  = "./internal/lease"
+	permitTests = "./internal/tests/contract/semaphore"
+	lockTests   = "./internal/tests/contract/mutex"
+	cacheTests  = "./internal/tests/contract/singleflight"
+	lockFaults  = "./internal/tests/faults/mutex"
+	loadFaults  = "./internal/tests/faults/singleflight"
+	simulation  = "./internal/tests/simulation"
 
-	localTests       = "./internal/tests/contract/mutex"
-	localPermitTests = "./internal/tests/contract/semaphore"
-	turnTests        = "Local|Turn|Place|ALease|GivingBack|ExtendedLease|LostLease|Locks|AToken|MaxWaitersOf|MaxWaitOf"
-	permitTurnTests  = "Turn|Place|ALease|ALimit|ARaised|MaxWaitersOf|MaxWaitersIs"
+	leases = scriptTests + " " + leaseTests + " " + simulation
+	cache  = cacheTests + " " + simulation
+	loads  = scriptTests + " " + cache
+)
 
-	lockFaults = "./internal/tests/faults/mutex"
-	loadFaults = "./internal/tests/faults/singleflight"
+// The tests of local turns.
+const (
+	turnTests       = "Local|Turn|Place|ALease|GivingBack|ExtendedLease|LostLease|Locks|AToken|MaxWaitersOf|MaxWaitOf"
+	permitTurnTests = "Turn|Place|ALease|ALimit|ARaised|MaxWaitersOf|MaxWaitersIs"
 )
 
 // sampled are the guards that -sample draws from: those of the permits' scripts, of families with a total and
@@ -125,7 +133,7 @@ var scripts = []mutation{
 		"ticket = math.max(us, last_ticket + 1)", "ticket = us"),
 	cut("a waiter's old ticket counts", "luascripts/permits/shared/enter.lua", leases, "",
 		"ticket = tonumber(ticket)", "ticket = 0"),
-	cut("a guard compares tokens", "luascripts/guard/set.lua", "./internal/tests/contract/mutex", "TestGuard",
+	cut("a guard compares tokens", "luascripts/guard/set.lua", lockTests, "TestGuard",
 		"then return { 0 } end", "then end"),
 }
 
@@ -144,52 +152,46 @@ var client = []mutation{
 		"return max(12*time.Millisecond, term/40)", "return 0"),
 	cut("a deadline counts from the sending", "internal/life/held.go", "./internal/life ./internal/lease", "TestExplorer|TestDeadlineCounts",
 		"a.Deadline = sent + r.Term", "a.Deadline = now + r.Term"),
-	cut("a message's time is mapped", "internal/lease/group.go", "./internal/lease", "TestDeadlineOfAMessage",
+	cut("a message's time is mapped", "internal/lease/group.go", leaseTests, "TestDeadlineOfAMessage",
 		"\t\tfrom = min(from, m.moment(g.clock.Earliest(r.GrantedAt)))\n", ""),
-	cut("a grant that comes too late is given back", "internal/life/waiting.go", "./internal/life", "TestDeadlineIsNoticed",
+	cut("a grant that comes too late is given back", "internal/life/waiting.go", lifeTests, "TestDeadlineIsNoticed",
 		"if !a.taken { // between its grant and this look", "if false { // between its grant and this look"),
-	cut("a lease that Close gives back is not returned", "internal/lease/acquire.go", "./internal/tests/contract/semaphore", "TestAcquireDoesNotReturnALease",
+	cut("a lease that Close gives back is not returned", "internal/lease/acquire.go", permitTests, "TestAcquireDoesNotReturnALease",
 		"\t\tinto.a.step(nil, func(now life.Moment) life.Effect { return into.a.life.GiveBack(life.ByClose, now) })\n\t\treturn c.fail(leasehold.ErrClosed)", "\t\treturn nil"),
-	cut("a late grant of a try is no other holder", "internal/life/held.go", "./internal/tests/contract/mutex", "TestTryLockWhoseGrant",
+	cut("a late grant of a try is no other holder", "internal/life/held.go", lockTests, "TestTryLockWhoseGrant",
 		"\t\ta.Told = TellLate\n", "\t\ta.Told = TellAgain\n"),
-	cut("the lease ends at its deadline", "internal/life/held.go", "./internal/life", "TestDeadlineIsNoticed",
-		"if a.State == Holding && now >= a.Deadline {", "if false {"),
-	cut("a lease that was lost before Close stays lost", "internal/life/held.go", localTests, "TestLossBeforeClose",
+	cut("a lease that was lost before Close stays lost", "internal/life/held.go", lockTests, "TestLossBeforeClose",
 		"case a.State == Lost && why == ByHolder:", "case a.State == Lost:"),
-	cut("no deadline is after MaxHold", "internal/lease/lease.go", localTests, "TestMaxHoldEndsALock",
+	cut("no deadline is after MaxHold", "internal/lease/lease.go", lockTests, "TestMaxHoldEndsALock",
 		"if !end.IsZero() && end.Before(t) {", "if false {"),
-	cut("RetryAfter counts from when the error is made", "internal/lease/manager.go", localTests, "TestRetryAfterIsNotAfter",
+	cut("RetryAfter counts from when the error is made", "internal/lease/manager.go", lockTests, "TestRetryAfterIsNotAfter",
 		"if !s.AsOf.IsZero() {", "if false {"),
-	cut("a guard's value is that of its call", "mutex/guard.go", localTests, "TestGuardWritesTheBytes",
+	cut("a guard's value is that of its call", "mutex/guard.go", lockTests, "TestGuardWritesTheBytes",
 		"return bytes.Clone(v), nil // the caller", "_ = bytes.Clone(v); return v, nil // the caller"),
-	cut("nothing is given back at the deadline", "internal/life/held.go", "./internal/lease", "TestNothingIsGivenBack",
+	cut("nothing is given back at the deadline", "internal/life/held.go", leaseTests, "TestNothingIsGivenBack",
 		"\t\treturn a.lose(ByDeadline, now)\n",
 		"\t\tfx := a.lose(ByDeadline, now)\n\t\tif a.taken {\n\t\t\ta.State, a.Next, a.Told = Leaving, now, TellDone\n\t\t}\n\t\treturn fx\n"),
-	cut("a waiter that leaves while its enter is under way gives back", "internal/life/waiting.go", "./internal/life", "TestExplorer",
+	cut("a waiter that leaves while its enter is under way gives back", "internal/life/waiting.go", lifeTests, "TestExplorer",
 		"a.State, a.late = Leaving, true", "a.State, a.late = Over, true"),
-	cut("a leave is repeated for a TTL after a late enter", "internal/life/leaving.go", "./internal/life", "TestAnswerWithoutALease",
+	cut("a leave is repeated for a TTL after a late enter", "internal/life/leaving.go", lifeTests, "TestAnswerWithoutALease",
 		"return max(a.until, a.runs+a.TTL)", "return max(a.until, a.runs)"),
-	cut("a leave is repeated for the term of a late renewal", "internal/life/held.go", "./internal/life", "TestUntil",
-		"\tcase Granted:\n\t\ta.until = max(a.until, now+r.Term)\n", ""),
-	cut("a leave is repeated for the term of an Extend without an answer", "internal/life/held.go", "./internal/life", "TestUntil",
-		"\tcase Unanswered:\n\t\ta.until = max(a.until, now+term)\n", ""),
-	cut("a request without an answer is not busy", "internal/lease/acquire.go", "./internal/tests/contract/semaphore", "TestSilentRedis",
+	cut("a request without an answer is not busy", "internal/lease/acquire.go", permitTests, "TestSilentRedis",
 		"if cause != nil && (fails > 0 || time.Since(c.asked) > life.Silence) {", "if false {"),
-	cut("a queued request of a silent server is not busy", "internal/life/asking.go", "./internal/tests/contract/semaphore", "TestSilentRedis",
+	cut("a queued request of a silent server is not busy", "internal/life/asking.go", permitTests, "TestSilentRedis",
 		"return g.asked > g.sent && now-g.got", "return g.asked == 0 && now-g.got"),
-	cut("an answer to an earlier turn is none to a later one", "internal/localturns/localturns.go", "./internal/tests/contract/semaphore", "TestSilentRedis",
+	cut("an answer to an earlier turn is none to a later one", "internal/localturns/localturns.go", permitTests, "TestSilentRedis",
 		"!ln.heard.Before(t.joined) && ", ""),
 	cut("calls refused while credentials are rotated are repeated", "internal/call/errors.go", "./internal/call", "TestClasses",
 		`, "WRONGPASS", "NOAUTH", "NOPERM",`, ","),
 	cutOnServers("a leave names until when an enter may arrive", "internal/lease/enter.go", "./internal/tests/faults/semaphore", "TestLate",
 		"\t\tcase e != nil && at.life.Flying:\n\t\t\tat.void = max(at.void, e.void)\n", ""),
-	cut(`a grant after "enter again" counts`, "internal/life/waiting.go", "./internal/lease", "TestGrantThatFollows",
+	cut(`a grant after "enter again" counts`, "internal/life/waiting.go", leaseTests, "TestGrantThatFollows",
 		"if a.State != Waiting && (a.State != Entering || asked) {", "if a.State != Waiting {"),
-	cut("a try without an answer is told of, though the next one was not sent", "internal/lease/acquire.go", "./internal/tests/contract/mutex", "TestCtxEndsBeforeTheNextTry",
+	cut("a try without an answer is told of, though the next one was not sent", "internal/lease/acquire.go", lockTests, "TestCtxEndsBeforeTheNextTry",
 		"\t\tcause = failure\n", "\t\tcause = nil\n"),
-	cutOnServers("what was never sent is not given back", "internal/life/waiting.go", "./internal/tests/faults/mutex", "TestCtxEndsWhileACluster",
+	cutOnServers("what was never sent is not given back", "internal/life/waiting.go", lockFaults, "TestCtxEndsWhileACluster",
 		"case a.enters == 0, a.runs == 0", "case a.runs == 0"),
-	cut("a hook that ends its goroutine answers its caller", "internal/call/wait.go", "./internal/tests/faults/mutex", "TestHookThatEndsReads",
+	cut("a hook that ends its goroutine answers its caller", "internal/call/wait.go", lockFaults, "TestHookThatEndsReads",
 		"\t\tdefer func() { done <- r }() // runs even if a hook ends this goroutine\n\t\tr.v, r.err = f(ctx)", "\t\tr.v, r.err = f(ctx)\n\t\tdone <- r"),
 	cut("a handle that is closed has nothing to wait for", "internal/lease/manager.go", ".", "CloseAfterClose",
 		"m.over.Store(true)", ""),
@@ -197,15 +199,15 @@ var client = []mutation{
 		"g.over.Store(true)", ""),
 	cut("a hook's panic does not end the inbox", "internal/inbox/inbox.go", "./internal/inbox", "",
 		"defer func() { _ = recover() }()", ""),
-	cutOnServers("hooks: an enter is given back if its caller was ended", "internal/lease/acquire.go", "./internal/tests/faults/mutex", "TestHookThatEndsItsCaller",
+	cutOnServers("hooks: an enter is given back if its caller was ended", "internal/lease/acquire.go", lockFaults, "TestHookThatEndsItsCaller",
 		"if !returned {", "if !returned && false {"),
-	cutOnServers("hooks: a leave is repeated if its caller was ended", "internal/lease/release.go", "./internal/tests/faults/mutex", "TestHookThatEndsItsCaller",
+	cutOnServers("hooks: a leave is repeated if its caller was ended", "internal/lease/release.go", lockFaults, "TestHookThatEndsItsCaller",
 		"defer func() { l.a.onLeft(c, ints, err) }()\n\t\t\tints, err = do(context.Background(), c)\n", "ints, err = do(context.Background(), c)\n\t\t\tl.a.onLeft(c, ints, err)\n"),
 	cut("wrapped errors are classified", "internal/call/errors.go", callTests, "TestOutcomesOfHooks",
 		"if !errors.As(err, &answered) {\n\t\treturn \"\"", "if answered, _ = err.(redis.Error); answered == nil {\n\t\treturn \"\""),
 	cutOnServers("refused leaves are repeated", "internal/life/leaving.go", "./internal/tests/faults/semaphore", "TestRefusedLeaves",
 		"case NotSent, Unanswered, Refused, Foreign:", "case NotSent, Unanswered, Foreign:"),
-	cut("Close waits for the question for the time", "internal/lease/config.go", "./internal/lease", "TestClose",
+	cut("Close waits for the question for the time", "internal/lease/config.go", leaseTests, "TestClose",
 		"		single.CountQuestions(m.Go)\n", ""),
 	cut("a seat of a batch counts once", "internal/call/batch.go", "./internal/call", "TestSeatThatIsLeft",
 		"	if s.closed {\n		return false", "	if false {\n		return false"),
@@ -213,24 +215,24 @@ var client = []mutation{
 		"{ return c.server(c.Node(key)) }", "{ return c.server(unknownNode) }"),
 	cut("the wrapped client is found", "internal/call/client.go", callTests, "Wrapped",
 		"layer, more = inner(layer)", "more = false"),
-	cut("MaxWait ends the wait", "internal/lease/acquire.go", "./internal/tests/contract/semaphore", "MaxWait",
+	cut("MaxWait ends the wait", "internal/lease/acquire.go", permitTests, "MaxWait",
 		"c.maxWait = limit.C", "_ = limit.C"),
 	cut("one question for the time", "internal/call/wait.go", callTests, "",
 		"a, first := s.asked, s.asked == nil", "a, first := s.asked, true"),
-	cutOnServers("a leave that stopped at a bound is sent again", "internal/lease/attempt.go", "./internal/tests/faults/mutex", "TestUnlockGoesOn",
+	cutOnServers("a leave that stopped at a bound is sent again", "internal/lease/attempt.go", lockFaults, "TestUnlockGoesOn",
 		"if r.More {", "if false {"),
-	cutOnServers("so is an ask", "internal/lease/group.go", "./internal/tests/faults/mutex", "TestDeadWaiters",
+	cutOnServers("so is an ask", "internal/lease/group.go", lockFaults, "TestDeadWaiters",
 		"if r.More {", "if false {"),
-	cut("an ask after a lost leave", "internal/life/leaving.go", "./internal/lease", "TestGrantInALostReply",
+	cut("an ask after a lost leave", "internal/life/leaving.go", leaseTests, "TestGrantInALostReply",
 		"fx = Ask // a lost reply may have carried grants to others", "fx = 0"),
 	cut("a new clock after a void reply", "internal/call/servers.go", leases, "",
 		"by.Got.Sub(s.Got) >= maxSampleAge || by.Micros > latest || latest >= by.Latest(by.Got)", "s.Got.IsZero() || latest == 0"),
-	cut("a lock's waiter believes only grants", "internal/permits/permits.go", "./internal/lease", "FuzzForgedMessages",
+	cut("a lock's waiter believes only grants", "internal/permits/permits.go", leaseTests, "FuzzForgedMessages",
 		"\tif len(words) != len(v) {", "\tif len(words) < len(v) {"),
-	cut("a message claims no more than the TTL", "internal/lease/group.go", "./internal/lease", "FuzzForgedMessages",
+	cut("a message claims no more than the TTL", "internal/lease/group.go", leaseTests, "FuzzForgedMessages",
 		"\t\tr.Term = min(r.Term, m.cfg.TTL)\n", ""),
 	cut("a sign of life keeps its key from living for ever", "luascripts/permits/ask.lua", scriptTests, "",
 		"  keep(alive, now + ALIVE) -- again, if the key did not exist before", ""),
-	cut("one ask for all waiters", "internal/lease/group.go", "./internal/lease", "TestOneAsk",
+	cut("one ask for all waiters", "internal/lease/group.go", leaseTests, "TestOneAsk",
 		"n := min(len(rest), protocol.MaxAsk)", "n := min(len(rest), 1)"),
 }

@@ -25,16 +25,3 @@ func TestMutationsApply(t *testing.T) {
 		redistest.Check(t, n == 1 && m.old != m.new, "%s: what is to be taken out of %s is there %d times", m.name, m.file, n)
 	}
 }
-
-func TestPackagesOfNestedModules(t *testing.T) {
-	root := redistest.Must(filepath.Abs("../.."))(t)
-	for pkg, want := range map[string][2]string{
-		"./internal/lease":                    {".", "./internal/lease"},
-		"./cmd/leasehold":                     {"cmd/leasehold", "./"},
-		"./cmd/leasehold/internal/cli":        {"cmd/leasehold", "./internal/cli"},
-		"./internal/tests/contract/semaphore": {".", "./internal/tests/contract/semaphore"},
-	} {
-		folder, within := moduleOf(root, pkg)
-		redistest.Check(t, folder == filepath.Join(root, want[0]) && within == want[1], "%s: %s in %s, want %s in %s", pkg, within, folder, want[1], want[0])
-	}
-}

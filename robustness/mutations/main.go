@@ -178,29 +178,14 @@ func (m mutation) try(root, work string) (by string, err error) {
 	return "", nil
 }
 
-// moduleOf is the folder of the module that a package belongs to, which may be nested,
-// and the package's path from there.
-func moduleOf(root, pkg string) (folder, within string) {
-	folder = filepath.Join(root, filepath.FromSlash(pkg))
-	for folder != root {
-		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
-			break
-		}
-		folder = filepath.Dir(folder)
-	}
-	nested, _ := filepath.Rel(root, folder)
-	return folder, "./" + strings.TrimPrefix(strings.TrimPrefix(filepath.ToSlash(filepath.Clean(pkg)), filepath.ToSlash(nested)), "/")
-}
-
 // test runs the tests of one package on the mutant, and returns the first that failed, "" where none did.
 func (m mutation) test(ctx context.Context, root, overlay, pkg string) (by string, err error) {
 	args := []string{"test", "-count=1", "-timeout=90s", "-failfast"}
 	if m.tests != "" {
 		args = append(args, "-run", m.tests)
 	}
-	module, pkg := moduleOf(root, pkg)
-	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
-	cmd.Dir = module
+	cmd := exec.CommandContext(ctx, "go", append(args, ".")...)
+	cmd.Dir = filepath.Join(root, filepath.FromSlash(pkg)) // it may be of a nested module
 	// GOFLAGS, so that what the tests build has it, too.
 	cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay, "LEASEHOLD_SEEDS="+strconv.Itoa(cmp.Or(m.seeds, 10)), "LEASEHOLD_SHRINK=0", "LEASEHOLD_REQUIRE_SERVERS=")
 	servers := filepath.Join(root, "none") // the embedded one will do, and is quicker

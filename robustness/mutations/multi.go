@@ -4,7 +4,7 @@ const multiTests = "./internal/tests/contract/multi"
 
 // several holds the guards of package multi.
 var several = []mutation{
-	cut("a caller leaves no lease behind if its ctx panics", "internal/lease/acquire.go", "./internal/lease", "TestCtxThatPanics",
+	cut("a caller leaves no lease behind if its ctx panics", "internal/lease/acquire.go", leaseTests, "TestCtxThatPanics",
 		"if !returned {", "if !returned && false {"),
 	cut("multi: nothing is kept behind a refusal", "multi/acquire.go", "./multi", "TestExplorerOfCalls",
 		"\t\theld = min(held, i)\n", "\t\theld = len(errs) - 1\n"),

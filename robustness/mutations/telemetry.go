@@ -4,11 +4,11 @@ const events = "./internal/tests/situations"
 
 // telemetry are the guards of what an Observer and a Logger are told.
 var telemetry = []mutation{
-	cut("telemetry: the Observer's panic ends nothing", "internal/report/courier.go", "./internal/tests/contract/mutex", "TestObserverThatPanics",
+	cut("telemetry: the Observer's panic ends nothing", "internal/report/courier.go", lockTests, "TestObserverThatPanics",
 		"			c.guard(func() { c.hand(thing) })\n", "			c.hand(thing)\n"),
-	cut("telemetry: an Observer that hangs is waited for once", "internal/report/courier.go", "./internal/tests/contract/mutex", "TestObserver",
+	cut("telemetry: an Observer that hangs is waited for once", "internal/report/courier.go", lockTests, "TestObserver",
 		"	if done == nil || hangs {", "	if done == nil || hangs && false {"),
-	cut("telemetry: undelivered events are bounded", "internal/report/courier.go", "./internal/tests/contract/mutex", "TestObserverThatIsTooSlow",
+	cut("telemetry: undelivered events are bounded", "internal/report/courier.go", lockTests, "TestObserverThatIsTooSlow",
 		"	if len(c.next.things) >= mostUndelivered {", "	if false {"),
 	cut("events: a lease given back by a waiter that ended came too late", "internal/life/leaving.go", events, "",
 		"if a.late && !a.taken {", "if false {"),
