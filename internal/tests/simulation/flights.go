@@ -73,7 +73,7 @@ func (w *world) loader(c *client, st step, key string) func(context.Context) (st
 		w.mu.Lock()
 		n := len(w.flights.loads)
 		w.flights.loads = append(w.flights.loads, l)
-		w.tally["loads"]++
+		w.note("loads")
 		if c.dead {
 			l.to = l.began
 		}

@@ -14,11 +14,11 @@ func (w *world) read(a *asking, key, value string, from singleflight.Source) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil || n >= len(w.flights.loads) {
-		w.failLocked("S4", "%s got %q", a.st, value[:min(len(value), 20)])
+		w.fail("S4", "%s got %q", a.st, value[:min(len(value), 20)])
 		return
 	}
 	if w.flights.loads[n].key != key {
-		w.failLocked("S4", "%s got a value of %s for %s", a.st, w.flights.loads[n].key, key)
+		w.fail("S4", "%s got a value of %s for %s", a.st, w.flights.loads[n].key, key)
 		return
 	}
 	w.seen(a, key, n, from.String())
@@ -28,7 +28,7 @@ func (w *world) read(a *asking, key, value string, from singleflight.Source) {
 func (w *world) seen(a *asking, key string, n int, how string) {
 	l := w.flights.loads[n]
 	if l.revoked != nil && !l.many && (a.client != l.client || a.from.After(l.to)) {
-		w.failLocked("S5", "%s at %v by client %d saw load %d of %s (%s), whose ctx had ended at %v: %s",
+		w.fail("S5", "%s at %v by client %d saw load %d of %s (%s), whose ctx had ended at %v: %s",
 			a.st.verb, w.since(a.from), a.client.number, n, key, how, w.since(l.to), l.revoked)
 	}
 	for _, d := range w.flights.drops {
@@ -38,7 +38,7 @@ func (w *world) seen(a *asking, key string, n int, how string) {
 	}
 	for _, d := range w.flights.drops {
 		if (d.key == key || d.key == "") && !d.done.IsZero() && a.from.After(d.done) && l.began.Before(d.called) {
-			w.failLocked("S5", "%s at %v saw load %d of %s (%s), begun by client %d at %v, invalidated from %v to %v",
+			w.fail("S5", "%s at %v saw load %d of %s (%s), begun by client %d at %v, invalidated from %v to %v",
 				a.st.verb, w.since(a.from), n, key, how, l.client.number, w.since(l.began), w.since(d.called), w.since(d.done))
 		}
 	}
@@ -52,13 +52,13 @@ func (w *world) failedBy(a *asking, err error, good bool) {
 		n, bad := strconv.Atoi(number)
 		w.mu.Lock()
 		if bad != nil || n >= len(w.flights.loads) {
-			w.failLocked("S4", "%s: %v", a.st, err)
+			w.fail("S4", "%s: %v", a.st, err)
 			w.mu.Unlock()
 			return
 		}
 		l := w.flights.loads[n]
 		w.seen(a, l.key, n, "failed")
-		w.failLockedIf(good && a.from.Sub(l.to) > errorTTL+1500*time.Millisecond,
+		w.failIf(good && a.from.Sub(l.to) > errorTTL+1500*time.Millisecond,
 			"shared failure", "%s came %v after the load had ended whose failure it was told: %v", a.st, a.from.Sub(l.to), err)
 		w.mu.Unlock()
 	}
@@ -67,7 +67,7 @@ func (w *world) failedBy(a *asking, err error, good bool) {
 // checkLoads checks that no load began while another one of its key ran on, unless something was dropped in between,
 // or everybody had left the older: then its lease is free before it is told so. Called with the lock.
 func (w *world) checkLoads() {
-	if w.violation != nil {
+	if w.over() {
 		return
 	}
 	f := &w.flights
@@ -82,7 +82,7 @@ func (w *world) checkLoads() {
 			if a.key != b.key || !b.began.Before(a.to) || f.droppedBetween(a, b) || !f.waitedFor(a, b.began) || w.revokedBetween(a, b) {
 				continue
 			}
-			w.failLocked("S5", "load %d of %s began by client %d at %v while load %d ran, by client %d, from %v to %v",
+			w.fail("S5", "load %d of %s began by client %d at %v while load %d ran, by client %d, from %v to %v",
 				i+1+j, a.key, b.client.number, w.since(b.began), i, a.client.number, w.since(a.began), w.since(a.to))
 			w.violation.at = w.since(b.began)
 			return

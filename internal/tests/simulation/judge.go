@@ -5,15 +5,11 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
-
-// overdue is what is left of a waiter's sign of life (4.5 s) when its turn is given to those behind it.
-const overdue = 2500 * time.Millisecond
 
 // judge looks at the stored limits of the family with a total before and after every script
 // call, so that it knows which are in force, and at every key before and after a call of
@@ -66,7 +62,7 @@ func (j *judge) run(c *server.Peer, cmd string, args ...string) (done bool) {
 	}
 	before := j.stored()
 	dispatch()
-	j.changes(before, j.stored(), !scripted)
+	j.limits.changes(before, j.stored())
 	return true
 }
 

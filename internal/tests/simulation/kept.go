@@ -32,14 +32,14 @@ func (w *world) resumes(b *belief) {
 	if b.client.keep == 0 || !b.resumed {
 		return
 	}
-	w.tally["turns on kept leases"]++
+	w.note("turns on kept leases")
 	if rested := b.asked.Sub(b.unusedSince); !b.unusedSince.IsZero() && rested > b.client.keep+time.Millisecond {
-		w.failLocked("keep", "%s is a turn on a lease that had rested for %v, KeepFor is %v", b, rested, b.client.keep)
+		w.fail("keep", "%s is a turn on a lease that had rested for %v, KeepFor is %v", b, rested, b.client.keep)
 	}
 	first := w.leases.firstAt[b.lease.ID()]
 	for _, f := range w.leases.flushes {
 		if d := b.from.Sub(f); first.Before(f) && d > forgottenFor+b.client.local+handedIn {
-			w.failLocked("keep", "%s is a turn on a lease that Redis forgot at %v", b, w.since(f))
+			w.fail("keep", "%s is a turn on a lease that Redis forgot at %v", b, w.since(f))
 		}
 	}
 }
@@ -151,9 +151,9 @@ func (w *world) watchKeptOf(seen map[string]*blocked, kind, key string, now time
 			}
 		default:
 			idle += r.permits
-			w.tally["looks at what rests"]++
+			w.note("looks at what rests")
 			if d := now.Sub(r.since); d > r.client.keep+handedIn {
-				w.failLocked("keep", "%s %s: client %d has %d permits that it last used %v ago, KeepFor is %v", kind, key, r.client.number, r.permits, d, r.client.keep)
+				w.fail("keep", "%s %s: client %d has %d permits that it last used %v ago, KeepFor is %v", kind, key, r.client.number, r.permits, d, r.client.keep)
 			}
 		}
 	}
@@ -169,7 +169,7 @@ func (w *world) watchKeptOf(seen map[string]*blocked, kind, key string, now time
 		most += recalledIn
 	}
 	if d := now.Sub(seen[kind+key].since); d > most {
-		w.failLocked("keep", "%s %s: for %v somebody has waited for %d permits, while %d rest", kind, key, d, first.permits, idle)
+		w.fail("keep", "%s %s: for %v somebody has waited for %d permits, while %d rest", kind, key, d, first.permits, idle)
 	}
 }
 

@@ -185,7 +185,7 @@ func (w *world) begin(b *belief) {
 	}
 	if rec := l.revoked[b.lease.ID()]; rec != nil {
 		b.unsure = true
-		w.failLockedIf(rec.waits && !l.flushedSince(rec.at), "revoke", "%s was granted to %s", b, rec)
+		w.failIf(rec.waits && !l.flushedSince(rec.at), "revoke", "%s was granted to %s", b, rec)
 	}
 	for _, rec := range l.revoked {
 		if rec.concerns(b) && !rec.at.Before(b.asked) {
@@ -204,7 +204,7 @@ func (w *world) begin(b *belief) {
 		return
 	}
 	if last := l.last[b.key]; last != nil && b.token <= last.token {
-		w.failLocked("S2", "mtx %s: %s was granted after %s", b.key, b, last)
+		w.fail("S2", "mtx %s: %s was granted after %s", b.key, b, last)
 	}
 	l.last[b.key] = b
 }
@@ -224,7 +224,7 @@ func (w *world) within(b *belief, key string, counts func(*belief) bool) {
 	}
 	if sum > most {
 		slices.Sort(all)
-		w.failLocked("S1", "%s %q: %d permits are believed to be held, the limit is %d: %s", b.kind, key, sum, most, strings.Join(all, "; "))
+		w.fail("S1", "%s %q: %d permits are believed to be held, the limit is %d: %s", b.kind, key, sum, most, strings.Join(all, "; "))
 	}
 }
 
@@ -280,9 +280,7 @@ func (w *world) end(b *belief, release func() error, good bool) {
 		w.failIf(good && w.calm(b.asked, now), "S4", "%s was lost on a good network: %v", b, why)
 	}
 	err := release()
-	w.mu.Lock()
-	w.leases.uses(b.client, b.kind, b.key, time.Now())
-	w.mu.Unlock()
+	w.uses(b.client, b.kind, b.key)
 	if w.over() || b.client.isDead(w) {
 		return
 	}
@@ -307,7 +305,7 @@ func (w *world) end(b *belief, release func() error, good bool) {
 		w.failIf(good && w.calm(b.asked, time.Now()), "S4", "%s: Release: %v, on a good network", b, err)
 	case errors.Is(err, leasehold.ErrLost):
 		w.note("lost, then released")
-		w.failIf(now.Before(deadline) && !w.flushed(b) && !w.isRevoked(b),
+		w.failIf(now.Before(deadline) && !w.flushedAfter(b.counts()) && !w.isRevoked(b),
 			"S4", "%s: Release %v before its deadline: %v", b, deadline.Sub(now), err)
 	case errors.Is(err, leasehold.ErrReleased) && (ending || w.closes(b.client)):
 		w.note("closed while held")

@@ -221,10 +221,3 @@ func (w *world) limitAt(kind, key string, from, to time.Time) (least, most int) 
 	}
 	return least, most
 }
-
-// flushed reports whether a lease's keys were lost since it was asked for.
-func (w *world) flushed(b *belief) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.leases.flushedSince(b.counts())
-}

@@ -105,7 +105,7 @@ func (w *world) doOnce(c *client, st step) {
 		w.note("slots found complete")
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.failLockedIf(!w.completeAt(slot, b.asked, now), "S6", "%s says that the slot is complete, and it is not", st)
+		w.failIf(!w.completeAt(slot, b.asked, now), "S6", "%s says that the slot is complete, and it is not", st)
 	}
 }
 
@@ -116,7 +116,7 @@ func (w *world) runSlot(ctx context.Context, b *belief, p *waiting, slot *slotSt
 	w.mu.Lock()
 	delete(w.leases.waiting, p)
 	w.leases.uses(b.client, b.kind, b.key, r.began)
-	w.failLockedIf(!b.client.dead && w.completeAt(slot, r.began, r.began) && ctx.Err() == nil,
+	w.failIf(!b.client.dead && w.completeAt(slot, r.began, r.began) && ctx.Err() == nil,
 		"S6", "%s is run at %v, after it was completed", st, w.since(r.began))
 	slot.runs = append(slot.runs, r)
 	w.mu.Unlock()
@@ -162,29 +162,29 @@ func (w *world) ranSlot(b *belief, slot *slotState, r *slotRun, st step, err err
 	unsure := b.unsure
 	switch {
 	case err == nil:
-		w.tally["slots completed"]++
-		w.failLockedIf(!r.stored, "S6", "%s says that it completed the slot, and that is not stored", st)
+		w.note("slots completed")
+		w.failIf(!r.stored, "S6", "%s says that it completed the slot, and that is not stored", st)
 		return
 	case errors.Is(err, leasehold.ErrUnavailable) && r.err == nil && !errors.Is(err, leasehold.ErrLost):
-		w.tally["slots of unknown completion"]++
-		w.failLockedIf(good && !ending, "S4", "%s: %v, on a good network", st, err)
+		w.note("slots of unknown completion")
+		w.failIf(good && !ending, "S4", "%s: %v, on a good network", st, err)
 		return
 	}
 	r.open = true
 	if r.stored && !w.leases.flushedSince(b.asked) { // else its repetition found nothing
-		w.failLocked("S6", "%s says %v, and the slot was completed by it", st, err)
+		w.fail("S6", "%s says %v, and the slot was completed by it", st, err)
 	}
 	switch {
 	case errors.Is(err, leasehold.ErrLost):
-		w.tally["runs of slots that lost their lock"]++
-		w.failLockedIf(good && !unsure, "S4", "%s: %v, on a good network", st, err)
+		w.note("runs of slots that lost their lock")
+		w.failIf(good && !unsure, "S4", "%s: %v, on a good network", st, err)
 	case errors.Is(err, leasehold.ErrClosed), errors.Is(err, leasehold.ErrReleased):
-		w.tally["runs of slots that were closed"]++
-		w.failLockedIf(!ending, "S4", "%s: %v, of a handle that is not closed", st, err)
+		w.note("runs of slots that were closed")
+		w.failIf(!ending, "S4", "%s: %v, of a handle that is not closed", st, err)
 	case r.err != nil && errors.Is(err, r.err):
-		w.tally["runs of slots that failed"]++
+		w.note("runs of slots that failed")
 	default:
-		w.failLocked("S4", "%s: %v", st, err)
+		w.fail("S4", "%s: %v", st, err)
 	}
 }
 
@@ -216,7 +216,7 @@ func (j *judge) completes(name string, before string) {
 	defer w.mu.Unlock()
 	s := w.slots[key+"/"+slot]
 	if before != "" || s == nil || w.completeAt(s, now, now) {
-		w.failLocked("S6", "%s became %q, and was %q", name, after, before)
+		w.fail("S6", "%s became %q, and was %q", name, after, before)
 		return
 	}
 	s.done = append(s.done, completion{now, now.Add(s.keep)})
@@ -228,13 +228,13 @@ func (j *judge) completes(name string, before string) {
 		}
 	}
 	if r == nil || r.client != c {
-		w.failLocked("S6", "%s was completed by %q, which does not run it", name, after)
+		w.fail("S6", "%s was completed by %q, which does not run it", name, after)
 		return
 	}
-	w.failLockedIf(!r.over || r.err != nil || r.open || r.stored,
+	w.failIf(!r.over || r.err != nil || r.open || r.stored,
 		"S6", "%s was completed by %q: its run of %v has returned %v, %v; it is known as open %v, as complete %v", name, after, w.since(r.began), r.over, r.err, r.open, r.stored)
 	if ttl := w.mini.TTL(name); ttl != s.keep {
-		w.failLocked("S6", "%s is remembered for %v, want %v", name, ttl, s.keep)
+		w.fail("S6", "%s is remembered for %v, want %v", name, ttl, s.keep)
 	}
 	r.stored = true
 }

@@ -150,25 +150,23 @@ func troubles(dice *rand.Rand, n int, harsh bool) (all []trouble) {
 
 // A quorumWorld is such a run under way.
 type quorumWorld struct {
+	course
 	tb      testing.TB
-	start   time.Time
 	servers []*voterServer
 	script  []trouble
 	harsh   bool   // a lock may be lost, and a majority out of reach for a moment
 	cutOffs []step // of a process from all servers, which may lose its locks then
 
 	mu      sync.Mutex
-	failed  error
 	held    map[string]*mutex.Lock // by key: the latest that was granted
 	last    map[string]uint64
-	tally   map[string]int
 	longest time.Duration
 }
 
 // playQuorum plays the run of a seed. It returns what broke a promise.
 func playQuorum(t *testing.T, seed uint64, n int) (w *quorumWorld) {
 	dice := rand.New(rand.NewPCG(seed, uint64(n)))
-	w = &quorumWorld{tb: t, start: time.Now(), held: map[string]*mutex.Lock{}, last: map[string]uint64{}, tally: map[string]int{}}
+	w = &quorumWorld{course: newCourse(), tb: t, held: map[string]*mutex.Lock{}, last: map[string]uint64{}}
 	w.harsh = seed%4 >= 2
 	w.script = troubles(dice, n, w.harsh)
 	for range 3 {
@@ -195,37 +193,13 @@ func playQuorum(t *testing.T, seed uint64, n int) (w *quorumWorld) {
 	return w
 }
 
-func (w *quorumWorld) since() time.Duration { return time.Since(w.start) }
-
-func (w *quorumWorld) fail(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.failLocked(format, args...)
-}
-
-func (w *quorumWorld) count(what string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.tally[what]++
-}
-
-func (w *quorumWorld) failLocked(format string, args ...any) {
-	if w.failed == nil {
-		w.failed = fmt.Errorf("at %v: %w", w.since(), fmt.Errorf(format, args...))
-	}
-}
+func (w *quorumWorld) now() time.Duration { return w.since(time.Now()) }
 
 // disturbed reports whether a process may meet no majority, and lose a lock, in the time before now.
 func (w *quorumWorld) disturbed(process int) bool {
 	return w.harsh || slices.ContainsFunc(w.cutOffs, func(x step) bool {
-		return x.client == process && x.at <= w.since() && w.since() < x.at+x.span+settled
+		return x.client == process && x.at <= w.now() && w.now() < x.at+x.span+settled
 	})
-}
-
-func (w *quorumWorld) over() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.failed != nil
 }
 
 // run lets processes compete until the troubles are over, and then closes them.
@@ -240,7 +214,7 @@ func (w *quorumWorld) run(dice *rand.Rand) {
 		time.Sleep(time.Millisecond)
 	}
 	for _, x := range w.script {
-		time.Sleep(x.at - w.since())
+		time.Sleep(x.at - w.now())
 		s := w.servers[x.server]
 		if x.jumps {
 			s.jump(x.by)
@@ -254,7 +228,7 @@ func (w *quorumWorld) run(dice *rand.Rand) {
 		}
 	}
 	all.Wait()
-	time.Sleep(quorumSpan + late - w.since()) // what is under way arrives
+	time.Sleep(quorumSpan + late - w.now()) // what is under way arrives
 }
 
 // describe lists the troubles of a run.

@@ -16,9 +16,9 @@ import (
 
 // process is one process after the other: each dies, or is closed, after a while.
 func (w *quorumWorld) process(number int, dice *rand.Rand) {
-	for w.since() < quorumSpan && !w.over() {
+	for w.now() < quorumSpan && !w.over() {
 		p := w.newProcess(number)
-		ends := w.since() + time.Duration(5+dice.IntN(30))*time.Second
+		ends := w.now() + time.Duration(5+dice.IntN(30))*time.Second
 		dies := ends < quorumSpan && dice.IntN(2) == 0
 		var workers sync.WaitGroup
 		for range 2 {
@@ -26,13 +26,13 @@ func (w *quorumWorld) process(number int, dice *rand.Rand) {
 			workers.Go(func() { p.work(rand.New(rand.NewPCG(seed, 0)), min(ends, quorumSpan)) })
 		}
 		if dies {
-			time.Sleep(ends - w.since())
+			time.Sleep(ends - w.now())
 			p.die()
 		}
 		workers.Wait()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		if err := p.m.Close(ctx); err != nil && !dies {
-			w.fail("close of process %d: %v", number, err)
+			w.fail("L2", "close of process %d: %v", number, err)
 		}
 		cancel()
 		p.die()
@@ -84,7 +84,7 @@ func (p *quorumProcess) dead() bool { return p.ctx.Err() != nil }
 // work takes locks until a time.
 func (p *quorumProcess) work(dice *rand.Rand, until time.Duration) {
 	w := p.w
-	for w.since() < until && !p.dead() && !w.over() {
+	for w.now() < until && !p.dead() && !w.over() {
 		key := []string{"m", "n"}[dice.IntN(2)]
 		began := time.Now()
 		try := dice.IntN(4) == 0
@@ -104,9 +104,9 @@ func (p *quorumProcess) work(dice *rand.Rand, until time.Duration) {
 			p.hold(l, time.Since(began), dice)
 		case try && (errors.Is(err, leasehold.ErrBusy) || errors.Is(err, leasehold.ErrUnavailable)):
 		case w.disturbed(p.number) && errors.Is(err, leasehold.ErrUnavailable) && time.Since(began) < patient:
-			w.count("unavailable")
+			w.note("unavailable")
 		default:
-			w.fail("process %d: after %v: %v", p.number, time.Since(began), err)
+			w.fail("S4", "process %d: after %v: %v", p.number, time.Since(began), err)
 		}
 		time.Sleep(time.Duration(dice.IntN(300)) * time.Millisecond)
 	}
@@ -120,13 +120,13 @@ func (p *quorumProcess) hold(l *mutex.Lock, waited time.Duration, dice *rand.Ran
 	w.longest = max(w.longest, waited)
 	if valid(l) {
 		if other := w.held[l.Key()]; other != nil && valid(other) {
-			w.failLocked("%s: process %d holds it with token %d beside one with %d", l.Key(), p.number, l.Token(), other.Token())
+			w.fail("S1", "%s: process %d holds it with token %d beside one with %d", l.Key(), p.number, l.Token(), other.Token())
 		}
 		if l.Token() <= w.last[l.Key()] {
-			w.failLocked("%s: process %d: token %d after %d", l.Key(), p.number, l.Token(), w.last[l.Key()])
+			w.fail("S2", "%s: process %d: token %d after %d", l.Key(), p.number, l.Token(), w.last[l.Key()])
 		}
 		w.held[l.Key()], w.last[l.Key()] = l, l.Token()
-		w.tally["turns"]++
+		w.note("turns")
 	}
 	w.mu.Unlock()
 	span := time.Duration(dice.IntN(200)) * time.Millisecond
@@ -151,11 +151,11 @@ func (p *quorumProcess) hold(l *mutex.Lock, waited time.Duration, dice *rand.Ran
 	case p.dead():
 	case w.disturbed(p.number) && (err == nil || errors.Is(err, leasehold.ErrLost) || errors.Is(err, leasehold.ErrUnavailable)):
 		if lost || err != nil {
-			w.count("lost")
+			w.note("lost")
 		}
 	case lost || errors.Is(err, leasehold.ErrLost):
-		w.fail("%s: process %d lost its lock with token %d after %v of %v: %v; %v", l.Key(), p.number, l.Token(), w.since(), span, cause, err)
+		w.fail("S4", "%s: process %d lost its lock with token %d after %v of %v: %v; %v", l.Key(), p.number, l.Token(), w.now(), span, cause, err)
 	case err != nil:
-		w.fail("%s: process %d: unlock: %v", l.Key(), p.number, err)
+		w.fail("S4", "%s: process %d: unlock: %v", l.Key(), p.number, err)
 	}
 }

@@ -13,12 +13,12 @@ func TestQuorumSimulation(t *testing.T) {
 		var w *quorumWorld
 		n := 3 + 2*int(seed%2)
 		stuck := bubble(t, func(t *testing.T) { w = playQuorum(t, seed, n) })
-		if stuck != nil && (w == nil || w.failed == nil) {
+		if stuck != nil && (w == nil || w.violation == nil) {
 			t.Errorf("the bubble: %v", stuck)
 			return
 		}
-		if w.failed != nil {
-			t.Errorf("%d servers: %v\n%s", n, w.failed, w.describe())
+		if w.violation != nil {
+			t.Errorf("%d servers: %v\n%s", n, w.violation, w.describe())
 			return
 		}
 		t.Logf("%d servers, %d troubles, %v, longest wait %v", n, len(w.script), w.tally, w.longest)

@@ -199,11 +199,11 @@ func (w *world) revokedEnd(b *belief, err error, how string) {
 	rec := w.leases.revoked[b.lease.ID()]
 	switch {
 	case rec == nil:
-		w.failLocked("revoke", "%s: %s says %v, and nobody revoked it", b, how, err)
+		w.fail("revoke", "%s: %s says %v, and nobody revoked it", b, how, err)
 	case rec.reason != told.Reason:
-		w.failLocked("revoke", "%s: %s says %v: %s", b, how, err, rec)
+		w.fail("revoke", "%s: %s says %v: %s", b, how, err, rec)
 	default:
-		w.tally["told by "+how]++
+		w.note("told by " + how)
 	}
 }
 
@@ -212,16 +212,16 @@ func (w *world) revokedWaiter(b *belief, st step, told *leasehold.RevokedError) 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	rec := w.leases.reasons[told.Reason]
-	w.tally["revoked while waiting"]++
+	w.note("revoked while waiting")
 	switch {
 	case rec == nil || rec.kind != b.kind || rec.key != b.key || rec.client != b.client || rec.permits != b.permits:
-		w.failLocked("revoke", "%s returned %v, and nobody revoked that", st, told)
+		w.fail("revoke", "%s returned %v, and nobody revoked that", st, told)
 	case b.turns():
 		rec.told = true // one place for several callers
 	case rec.told:
-		w.failLocked("revoke", "%s returned %v, which another one was told", st, told)
+		w.fail("revoke", "%s returned %v, which another one was told", st, told)
 	case rec.at.Before(b.asked):
-		w.failLocked("revoke", "%s was called at %v and returned %v: %s", st, w.since(b.asked), told, rec)
+		w.fail("revoke", "%s was called at %v and returned %v: %s", st, w.since(b.asked), told, rec)
 	default:
 		rec.told = true
 	}
@@ -238,14 +238,14 @@ func (w *world) loadEnded(l *loading, cause error) {
 	var told *leasehold.RevokedError
 	if !errors.As(cause, &told) {
 		now := time.Now()
-		w.failLockedIf(errors.Is(cause, leasehold.ErrLost) && w.calm(l.began.Add(-settled), now) && !w.leases.flushedSince(l.began.Add(-settled)),
+		w.failIf(errors.Is(cause, leasehold.ErrLost) && w.calm(l.began.Add(-settled), now) && !w.leases.flushedSince(l.began.Add(-settled)),
 			"S4", "a load of %s by client %d since %v ended on a good network: %v", l.key, l.client.number, w.since(l.began), cause)
 		return
 	}
-	w.tally["loads revoked"]++
+	w.note("loads revoked")
 	rec := w.leases.reasons[told.Reason]
 	if rec == nil || rec.kind != "flt" || rec.client != l.client || rec.key != l.key && !l.many {
-		w.failLocked("revoke", "a load of %s by client %d ended by %v, and nobody revoked that", l.key, l.client.number, told)
+		w.fail("revoke", "a load of %s by client %d ended by %v, and nobody revoked that", l.key, l.client.number, told)
 		return
 	}
 	l.revoked = rec
@@ -271,7 +271,7 @@ func (w *world) watchRevocation(rec *revocation, now time.Time) {
 	for b := range w.leases.beliefs {
 		if b.lease.ID() == rec.id && !rec.waits {
 			if d := b.lease.Deadline(); d.After(rec.ends.Add(-10 * time.Millisecond)) {
-				w.failLocked("S3", "%s is believed until %v, but would have lasted until %v: %s", b, w.since(d), w.since(rec.ends), rec)
+				w.fail("S3", "%s is believed until %v, but would have lasted until %v: %s", b, w.since(d), w.since(rec.ends), rec)
 			}
 		}
 	}
@@ -284,11 +284,11 @@ func (w *world) watchRevocation(rec *revocation, now time.Time) {
 		w.watchRevokedLoad(rec)
 	case rec.waits:
 		if ended := w.leases.returned[c.label+rec.kind+rec.key]; !rec.told && ended.Before(rec.at) && !c.turns(rec.kind) {
-			w.failLocked("revoke", "nobody was told: %s", rec)
+			w.fail("revoke", "nobody was told: %s", rec)
 		}
 	default:
 		for b := range w.leases.beliefs {
-			w.failLockedIf(b.lease.ID() == rec.id && b.lease.Context().Err() == nil,
+			w.failIf(b.lease.ID() == rec.id && b.lease.Context().Err() == nil,
 				"revoke", "its holder was not told: %s", rec)
 		}
 	}
@@ -307,6 +307,6 @@ func (w *world) watchRevokedLoad(rec *revocation) {
 		ran = l
 	}
 	if ran != nil && ran.to.IsZero() && ran.began.Before(rec.at.Add(-time.Second/10)) {
-		w.failLocked("revoke", "load of %s since %v was not told: %s", ran.key, w.since(ran.began), rec)
+		w.fail("revoke", "load of %s since %v was not told: %s", ran.key, w.since(ran.began), rec)
 	}
 }

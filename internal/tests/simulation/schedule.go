@@ -3,10 +3,11 @@ package simulation
 import (
 	"bufio"
 	"cmp"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -77,43 +78,38 @@ type step struct {
 // schedule is a run, in order of time.
 type schedule []step
 
-// words are the fields of a step, after the names that they have in its text.
-func (s *step) words() []any {
-	return []any{
-		"client", &s.client, "key", &s.key, "slot", &s.slot, "permits", &s.permits, "pick", &s.pick, "dir", &s.dir,
-		"wait", &s.wait, "hold", &s.hold, "keep", &s.keep, "extend", &s.extend, "load", &s.load, "for", &s.span, "by", &s.by,
-		"try", &s.try, "fails", &s.fails, "obeys", &s.obeys, "big", &s.big, "silent", &s.silent, "queued", &s.queued, "again", &s.again,
+// flags are the fields of a step, by the names that they have in its text.
+func (s *step) flags() *flag.FlagSet {
+	all := flag.NewFlagSet("", flag.ContinueOnError)
+	all.SetOutput(io.Discard)
+	for name, to := range map[string]*int{"client": &s.client, "permits": &s.permits, "pick": &s.pick} {
+		all.IntVar(to, name, *to, "")
 	}
+	for name, to := range map[string]*string{"key": &s.key, "slot": &s.slot, "dir": &s.dir} {
+		all.StringVar(to, name, *to, "")
+	}
+	for name, to := range map[string]*time.Duration{
+		"wait": &s.wait, "hold": &s.hold, "keep": &s.keep, "extend": &s.extend, "load": &s.load, "for": &s.span, "by": &s.by,
+	} {
+		all.DurationVar(to, name, *to, "")
+	}
+	for name, to := range map[string]*bool{
+		"try": &s.try, "fails": &s.fails, "obeys": &s.obeys, "big": &s.big, "silent": &s.silent, "queued": &s.queued, "again": &s.again,
+	} {
+		all.BoolVar(to, name, *to, "")
+	}
+	return all
 }
 
 // String is the step as a line of text, which parseStep reads.
 func (s step) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%v %s", s.at, s.verb)
-	for pair := range slices.Chunk(s.words(), 2) {
-		name := pair[0].(string)
-		switch p := pair[1].(type) {
-		case *int:
-			if name == "client" && *p == everybody {
-				b.WriteString(" client=all")
-			} else if name == "client" && !s.ofServer() || *p != 0 {
-				fmt.Fprintf(&b, " %s=%d", name, *p)
-			}
-		case *string:
-			if *p != "" {
-				fmt.Fprintf(&b, " %s=%s", name, *p)
-			}
-		case *time.Duration:
-			if *p != 0 {
-				fmt.Fprintf(&b, " %s=%v", name, *p)
-			}
-		case *bool:
-			if *p {
-				b.WriteString(" " + name)
-			}
+	text := fmt.Sprintf("%v %s", s.at, s.verb)
+	s.flags().VisitAll(func(f *flag.Flag) {
+		if !slices.Contains([]string{"", "0", "0s", "false"}, f.DefValue) {
+			text += fmt.Sprintf(" -%s=%s", f.Name, f.DefValue)
 		}
-	}
-	return b.String()
+	})
+	return text
 }
 
 // ofServer reports whether the step is no client's.
@@ -128,36 +124,10 @@ func parseStep(line string) (step, error) {
 		return step{}, fmt.Errorf("%q: want a time and a verb", line)
 	}
 	at, err := time.ParseDuration(words[0])
-	if err != nil {
-		return step{}, fmt.Errorf("%q: %w", line, err)
-	}
 	s := step{at: at, verb: verb(words[1])}
-	fields := s.words()
-	for _, word := range words[2:] {
-		name, value, _ := strings.Cut(word, "=")
-		var field any
-		if i := slices.Index(fields, any(name)); i >= 0 {
-			field = fields[i+1]
-		}
-		switch p := field.(type) {
-		case *int:
-			if value == "all" {
-				*p = everybody
-			} else {
-				*p, err = strconv.Atoi(value)
-			}
-		case *string:
-			*p = value
-		case *time.Duration:
-			*p, err = time.ParseDuration(value)
-		case *bool:
-			*p = true
-		default:
-			err = fmt.Errorf("no such word: %s", name)
-		}
-		if err != nil {
-			return step{}, fmt.Errorf("%q: %w", line, err)
-		}
+	fields := s.flags()
+	if err = errors.Join(err, fields.Parse(words[2:])); err != nil || fields.NArg() > 0 {
+		return step{}, fmt.Errorf("%q: %v; not read: %q", line, err, fields.Args())
 	}
 	return s, nil
 }

@@ -24,9 +24,9 @@ func (w *world) served() {
 	case <-time.After(longestHold*8 + 2*time.Minute):
 		w.mu.Lock()
 		for p := range w.leases.waiting {
-			w.failLocked("L1", "%s %s: client %d still waits since %v", p.kind, p.key, p.client.number, w.since(p.since))
+			w.fail("L1", "%s %s: client %d still waits since %v", p.kind, p.key, p.client.number, w.since(p.since))
 		}
-		w.failLocked("L1", "calls that have not returned, long after the last fault")
+		w.fail("L1", "calls that have not returned, long after the last fault")
 		w.mu.Unlock()
 		return
 	}
@@ -86,7 +86,7 @@ func (w *world) serves(c *client) {
 			}
 			w.mu.Lock()
 			if last := w.leases.last[key]; last != nil && l.Token() <= last.token {
-				w.failLocked("S2", "mtx %s: token %d was granted after %s", key, l.Token(), last)
+				w.fail("S2", "mtx %s: token %d was granted after %s", key, l.Token(), last)
 			}
 			w.mu.Unlock()
 			defer w.uses(c, "mtx", key)

@@ -40,59 +40,18 @@ type history struct {
 	mu       sync.Mutex
 	settings map[*setting]struct{}
 	values   map[string][]value
-	flushed  time.Time // the last FLUSHALL
 }
 
-// changes judges what a call changed of the stored limits: each change is one that a
-// SetLimit or SetTotal asked for which is under way, or had no answer so far. A copy
-// that comes after a setting that was called later was answered changes nothing.
-func (j *judge) changes(before, after map[string]int, flushed bool) {
-	now := time.Now()
-	if flushed {
-		j.limits.mu.Lock()
-		j.limits.flushed = now
-		j.limits.mu.Unlock()
-	}
+// changes notes what a call changed of the stored limits. That a late copy of a setting changes nothing the references
+// of the scripts judge.
+func (h *history) changes(before, after map[string]int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, key := range append(slices.Clone(totKeys), "") {
-		if before[key] == after[key] {
-			continue
-		}
-		j.limits.mu.Lock()
-		j.limits.values[key] = append(j.limits.values[key], value{now, after[key]})
-		asked := flushed || j.limits.mayBeStored(key, after[key], now)
-		j.limits.mu.Unlock()
-		if !asked {
-			j.w.fail("settings", "the limit of %q became %d, was %d: no call asks for that which is under way or unanswered", key, after[key], before[key])
+		if before[key] != after[key] {
+			h.values[key] = append(h.values[key], value{time.Now(), after[key]})
 		}
 	}
-}
-
-func (h *history) mayBeStored(key string, limit int, now time.Time) bool {
-	for s := range h.settings {
-		if s.key != key || s.value != limit {
-			continue
-		}
-		if s.over.IsZero() || s.over.Equal(now) {
-			return true
-		}
-		// FLUSHALL takes the marks away by which a late copy is known.
-		forgotten := h.flushed.After(s.called)
-		if (!s.ok || forgotten) && now.Sub(s.over) <= mayArrive && (forgotten || !h.overtaken(s, s.over, now)) {
-			return true
-		}
-	}
-	return false
-}
-
-// overtaken reports whether a setting that was called after a time was answered before
-// another: of the same handle, or of another one so much later that its number is higher.
-func (h *history) overtaken(s *setting, after, before time.Time) bool {
-	for o := range h.settings {
-		if o.key == s.key && o.ok && o.called.After(after.Add(s.surelyBefore(o))) && o.over.Before(before) {
-			return true
-		}
-	}
-	return false
 }
 
 // surelyBefore is how much later another setting has to be called so that its number is higher.

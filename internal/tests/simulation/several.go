@@ -88,11 +88,11 @@ func (w *world) refusedSeveral(all []*belief, st step, err error, good, stopped,
 		defer w.mu.Unlock()
 		rec := w.leases.reasons[revoked.Reason]
 		if rec == nil || rec.client != c {
-			w.failLocked("revoke", "%s returned %v, and nobody revoked that", st, err)
+			w.fail("revoke", "%s returned %v, and nobody revoked that", st, err)
 			return
 		}
 		rec.told = true
-		w.tally["revoked while waiting together"]++
+		w.note("revoked while waiting together")
 	case errors.Is(err, leasehold.ErrLost):
 		w.note("lost while waiting together")
 		w.failIf(good, "S4", "%s: %v, on a good network", st, err)
@@ -134,12 +134,10 @@ func (w *world) endSeveral(c *client, l *multi.Lease, all []*belief, st step, go
 	w.failIf(now.After(deadline) && !ended && !w.over(), "S3", "%s was believed beyond its deadline %v", st, w.since(deadline))
 	err := l.Release()
 	over := time.Now()
-	w.mu.Lock()
 	for _, b := range all {
-		w.leases.uses(c, b.kind, b.key, over)
+		w.uses(c, b.kind, b.key)
 	}
-	ending = ending || c.closing
-	w.mu.Unlock()
+	ending = ending || w.closes(c)
 	if w.over() || c.isDead(w) {
 		return
 	}

@@ -280,7 +280,7 @@ func (w *world) asks(c *client, kind, key string, permits int) {
 func (w *world) wantAskedFor(st step, kind, id, label string, permits int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.failLockedIf(!w.leases.asked[label+kind+st.key+strconv.Itoa(permits)],
+	w.failIf(!w.leases.asked[label+kind+st.key+strconv.Itoa(permits)],
 		"inspect", "%s shows %s of %q with %d permits, which nobody asked for", st, id, label, permits)
 }
 

@@ -95,7 +95,7 @@ func (w *world) watchBeliefs() {
 		if !b.unsure {
 			all = append(all, b)
 		} else if d := now.Sub(b.orphan); !b.orphan.IsZero() && d > max(semTTL, mtxTTL)+late && b.lease.Deadline().After(now) {
-			w.failLocked("S4", "%s is believed until %v, %v after its keys were lost", b, w.since(b.lease.Deadline()), d)
+			w.fail("S4", "%s is believed until %v, %v after its keys were lost", b, w.since(b.lease.Deadline()), d)
 		}
 	}
 	w.mu.Unlock()
@@ -118,7 +118,7 @@ func (w *world) watchLeases(seen map[string]*heads, kind, key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	least, most := w.limitAt(kind, key, h.at, now)
-	w.failLockedIf(used > max(h.used, most),
+	w.failIf(used > max(h.used, most),
 		"S1", "%s %s: the server has %d permits in use, the limit is %d", kind, key, used, most)
 	h.used, h.at = used, now
 
@@ -140,7 +140,7 @@ func (w *world) watchLeases(seen map[string]*heads, kind, key string) {
 		longest = mtxTTL + 9*time.Second
 	}
 	if last := w.leases.used[kind+key]; !busy && used > 0 && now.Sub(last) > longest+late {
-		w.failLocked("L2", "%s %s: nobody has used it since %v, and %d permits are held", kind, key, w.since(last), used)
+		w.fail("L2", "%s %s: nobody has used it since %v, and %d permits are held", kind, key, w.since(last), used)
 	}
 	if !w.calm(now.Add(-settled), now) {
 		h.first, h.astray = "", 0
@@ -148,7 +148,7 @@ func (w *world) watchLeases(seen map[string]*heads, kind, key string) {
 	}
 	if waits > len(s.waiting) {
 		if h.astray++; h.astray >= 4 {
-			w.failLocked("L1", "%s %s: %d wait, but %d are in the queue", kind, key, waits, len(s.waiting))
+			w.fail("L1", "%s %s: %d wait, but %d are in the queue", kind, key, waits, len(s.waiting))
 		}
 	} else {
 		h.astray = 0
@@ -166,7 +166,7 @@ func (w *world) watchLeases(seen map[string]*heads, kind, key string) {
 		h.first, h.since = head, now
 	}
 	if d := now.Sub(h.since); d > longestWait {
-		w.failLocked("L1", "%s %s: %d permits are in use, the limit is %d, and for %v somebody waits for %d", kind, key, used, least, d, first.permits)
+		w.fail("L1", "%s %s: %d permits are in use, the limit is %d, and for %v somebody waits for %d", kind, key, used, least, d, first.permits)
 	}
 }
 
@@ -200,7 +200,7 @@ func (w *world) watchFlights() {
 		// One whose load is revoked asks anew.
 		most := longestDo + settled + time.Duration(w.revokedLoads(a.from))*longestLoad
 		if d := now.Sub(a.from); a.to.IsZero() && !a.client.dead && d > most && w.calm(a.from.Add(-settled), now) {
-			w.failLocked("L1", "%s has not returned after %v", a.st, d)
+			w.fail("L1", "%s has not returned after %v", a.st, d)
 		}
 	}
 }

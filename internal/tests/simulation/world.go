@@ -43,15 +43,6 @@ var (
 	keysOf     = map[string][]string{"sem": semKeys, "tot": totKeys, "mtx": mtxKeys}
 )
 
-// violation is a promise that was not kept: the first of a run.
-type violation struct {
-	rule string // which promise, to tell one violation from another
-	at   time.Duration
-	what string
-}
-
-func (v *violation) String() string { return fmt.Sprintf("%s at %v: %s", v.rule, v.at, v.what) }
-
 // outcome is what a run came to.
 type outcome struct {
 	violation *violation
@@ -80,37 +71,34 @@ func bubble(t *testing.T, play func(t *testing.T)) (stuck any) {
 
 // world is a run under way.
 type world struct {
+	course
 	tb     testing.TB
 	script schedule
-	start  time.Time
 	mini   *miniredis.Miniredis
 	client func(mod ...func(*redis.Options)) *redis.Client
 	direct *redis.Client // over a network of its own, without faults
 	net    *network
-	faults []step // that keep clients from being served
-	failed chan struct{}
+	faults []step        // that keep clients from being served
 	ended  chan struct{} // no more looks at the server
 	ops    sync.WaitGroup
 
-	mu        sync.Mutex
-	fleet     []*client // by number; nil where one is dead
-	ever      []*client // all there were
-	violation *violation
-	tally     map[string]int
-	leases    ledger
-	judge     *judge
-	labels    map[string]*client         // all there were, by what listings show
-	messages  []miniredis.PubsubPmessage // the latest
-	flights   cache
-	slots     map[string]*slotState // by key and slot
+	mu       sync.Mutex
+	fleet    []*client // by number; nil where one is dead
+	ever     []*client // all there were
+	leases   ledger
+	judge    *judge
+	labels   map[string]*client         // all there were, by what listings show
+	messages []miniredis.PubsubPmessage // the latest
+	flights  cache
+	slots    map[string]*slotState // by key and slot
 }
 
 func newWorld(t *testing.T, s schedule) *world {
 	mini, connect := redistest.Bubble(t)
 	w := &world{
-		tb: t, script: s, start: time.Now(), mini: mini, client: connect, direct: connect(),
+		course: newCourse(), tb: t, script: s, mini: mini, client: connect, direct: connect(),
 		net: newNetwork(s, mini.Dial), fleet: make([]*client, clients),
-		failed: make(chan struct{}), ended: make(chan struct{}), tally: map[string]int{},
+		ended:  make(chan struct{}),
 		leases: newLedger(s), labels: map[string]*client{}, slots: map[string]*slotState{},
 	}
 	w.judge = newJudge(w)
@@ -125,52 +113,6 @@ func newWorld(t *testing.T, s schedule) *world {
 	return w
 }
 
-// since is the time since the start of the run.
-func (w *world) since(t time.Time) time.Duration { return t.Sub(w.start) }
-
-// fail notes a violation. The first one ends the run.
-func (w *world) fail(rule, format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.failLocked(rule, format, args...)
-}
-
-// failIf notes a violation where there is one.
-func (w *world) failIf(bad bool, rule, format string, args ...any) {
-	if bad {
-		w.fail(rule, format, args...)
-	}
-}
-
-func (w *world) failLockedIf(bad bool, rule, format string, args ...any) {
-	if bad {
-		w.failLocked(rule, format, args...)
-	}
-}
-
-func (w *world) failLocked(rule, format string, args ...any) {
-	if w.violation != nil {
-		return
-	}
-	w.violation = &violation{rule, w.since(time.Now()), fmt.Sprintf(format, args...)}
-	close(w.failed)
-}
-
-func (w *world) over() bool {
-	select {
-	case <-w.failed:
-		return true
-	default:
-		return false
-	}
-}
-
-func (w *world) note(what string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.tally[what]++
-}
-
 // calm reports whether no fault happened to anybody from one time to another.
 func (w *world) calm(from, to time.Time) bool {
 	return w.calmBut("", from, to)
@@ -180,14 +122,6 @@ func (w *world) calm(from, to time.Time) bool {
 // had always been good; whether it still was at the end, calm tells.
 func (w *world) good(c *client, now time.Time) bool {
 	return w.calm(now.Add(-settled), now) && !c.line.unnoticed()
-}
-
-// wait sleeps until a time of the run, or until the run has failed.
-func (w *world) wait(at time.Duration) {
-	select {
-	case <-time.After(at - w.since(time.Now())):
-	case <-w.failed:
-	}
 }
 
 // play runs the schedule, then waits until all is as before it, and checks that it is.
@@ -216,7 +150,7 @@ func (w *world) play() {
 	all := slices.Clone(w.ever)
 	for _, c := range all {
 		c.closing = true
-		if w.violation != nil {
+		if w.over() {
 			c.kill()
 		}
 	}
@@ -272,7 +206,7 @@ func (w *world) act(st step) {
 			w.wait(st.at + st.span)
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			if w.violation == nil {
+			if !w.over() {
 				w.fleet[c.number] = w.newClient(c.number)
 			}
 		})
