@@ -90,7 +90,7 @@ func (r *Report) bad(rule, key, format string, args ...any) {
 func All(h *history.History, patience time.Duration) *Report {
 	r := &Report{}
 	for _, key := range keysOf(h, history.Acquire) {
-		r.model(key, semaphoreModel(h.Terms.Limit), append(leaseOps(h.Leases(history.Acquire, key)), losses(h, key, semStep{what: "forget"})...), patience)
+		r.model(key, semaphoreModel(h.Terms.Limit), append(leaseOps(h.Leases(history.Acquire, key), semaphoreStep), losses(h, key, semStep{what: "forget"})...), patience)
 	}
 	if h.Terms.Total > 0 {
 		r.model(ofTotal, semaphoreModel(h.Terms.Total), totalOps(h), patience)

@@ -2,7 +2,10 @@
 
 package redistest
 
-import "syscall"
+import (
+	"syscall"
+	"time"
+)
 
 // Other systems have no signal for a parent's death: there, a test run that is killed leaves its servers behind.
 func dieWithParent() *syscall.SysProcAttr { return nil }
@@ -11,3 +14,7 @@ func dieWithParent() *syscall.SysProcAttr { return nil }
 func isStopped(int) bool { return true }
 
 func memoryFolder() string { return "" }
+
+func exactThread() {}
+
+func sleepUntil(due time.Time) { time.Sleep(time.Until(due)) }
