@@ -64,9 +64,6 @@ func (s *Site) InUse() int {
 	return s.Living("holders")
 }
 
-// Dial makes a client for children, which have no test to close it with.
-func Dial(addr string) *redis.Client { return redis.NewClient(&redis.Options{Addr: addr}) }
-
 // Slack is what a busy machine may add to a bound.
 const Slack = 2 * time.Second
 

@@ -43,7 +43,7 @@ func init() { redistest.RegisterChild("multi crowd", crowd) }
 //
 // A holder marks its keys at the server. A mark ends with its lease, so one that is found is of another holder.
 func crowd(args []string) int {
-	rdb, marks := harness.Dial(args[0]), harness.Dial(args[1])
+	rdb, marks := redis.NewClient(&redis.Options{Addr: args[0]}), redis.NewClient(&redis.Options{Addr: args[1]})
 	seed, _ := strconv.ParseUint(args[3], 10, 64)
 	locks, err := mutex.New(rdb, mutex.Config{Name: args[2], TTL: ttl})
 	if err != nil {
