@@ -2,13 +2,11 @@ package localturns
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/life"
-	"github.com/leasehold-go/leasehold/internal/nested"
 	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
@@ -99,63 +97,19 @@ func (ln *line) busy() *leasehold.BusyError {
 	return ln.h.m.BusyError(ln.state)
 }
 
-// attempt returns what to ask Redis for to get the lease of v.
-func (ln *line) attempt(op string, wait bool, v *visit) lease.Attempt {
-	a := lease.Attempt{
-		Op: op, Key: ln.key, Permits: ln.name.permits, Limit: ln.name.limit, Wait: wait, AwaitsKept: !wait,
-		Parent: context.Background(), Turns: v,
-	}
+// attempt returns what to ask Redis for to get a place that becomes v.
+func (ln *line) attempt(op string, v *visit) lease.Attempt {
+	return ln.forTurns(lease.Attempt{Op: op, Key: ln.key, Permits: ln.name.permits, Limit: ln.name.limit, Wait: true}, v)
+}
+
+// forTurns returns an attempt whose lease serves the turns of v.
+func (ln *line) forTurns(a lease.Attempt, v *visit) lease.Attempt {
+	a.Parent, a.Turns = context.Background(), v
 	if ln.h.cfg.KeepFor > 0 {
 		a.Keeps, a.OnWait = true, ln.ownRecall
 	}
 	return a
 }
-
-// try takes a turn without waiting for one. Its lease is stored in into. The line is locked,
-// except while try waits for Redis.
-func (ln *line) try(ctx context.Context, op string, into *lease.Lease) (*Turn, error) {
-	m := ln.h.m
-	if ln.length > 0 {
-		return nil, m.Reject(op, ln.key, ln.busy())
-	}
-	v := &visit{line: ln, lease: into}
-	ln.tries++
-	others := ln.others()
-	err := func() error {
-		ln.mu.Unlock()
-		defer func() {
-			ln.mu.Lock()
-			ln.tries--
-		}()
-		ln.h.giveBackAll(ctx, op, others)
-		_, err := m.Acquire(ctx, ln.attempt(op, false, v), v.lease)
-		return err
-	}()
-	if err != nil {
-		return nil, err
-	}
-	if !ln.admit(v, true) {
-		return nil, v.whyOver(op)
-	}
-	t := &Turn{line: ln, op: op, parent: nested.Hold{Calm: nested.Calm{Context: ctx}}, handed: true}
-	t.begin(v, time.Now())
-	return t, nil
-}
-
-// whyOver returns the error of a request whose lease ended before its first turn. It gives the
-// lease back, because the server may still have it. Close gives back what it ended by itself.
-func (v *visit) whyOver(op string) error {
-	m, key := v.line.h.m, v.line.key
-	select {
-	case <-m.Closing():
-		return m.Reject(op, key, leasehold.ErrClosed)
-	default:
-		v.lease.GiveBack()
-		return m.Reject(op, key, leasehold.ErrUnavailable, errLate)
-	}
-}
-
-var errLate = errors.New("the reply came later than the lease lasts")
 
 // admit adds a granted lease to the line's visits. It returns false if the lease has ended
 // already. alone says whether nobody else was seen to wait. The line is locked.
@@ -164,20 +118,20 @@ func (ln *line) admit(v *visit, alone bool) bool {
 		v.over = true
 		return false
 	}
+	ln.take(v, alone)
+	return true
+}
+
+// take is admit for a lease that may have ended. The line is locked.
+func (ln *line) take(v *visit, alone bool) {
 	v.until = v.lease.Since().Add(ln.h.cfg.LocalFor)
 	v.alone = alone
 	ln.lastErr = nil
 	ln.heard = time.Now()
-	ln.count(v)
-	ln.granted(v)
-	return true
-}
-
-// count counts the visit in. The line is locked.
-func (ln *line) count(v *visit) {
 	v.counted, v.at = true, len(ln.visits)
 	ln.visits = append(ln.visits, v)
 	ln.leases++
+	ln.granted(v)
 }
 
 // drop takes a visit out of the line. The line is locked.

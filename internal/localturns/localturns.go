@@ -97,10 +97,10 @@ func (h *Handle) Acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 			return t, err
 		}
 	}
-	if h.cfg.LocalFor == 0 {
+	if h.cfg.LocalFor == 0 || !a.Wait {
 		return h.acquireOwn(ctx, a, into)
 	}
-	if a.Wait && nested.Permits(ctx, h.m, a.Key) > 0 {
+	if nested.Permits(ctx, h.m, a.Key) > 0 {
 		// The turn that ctx descends from may be the one that the caller would wait behind.
 		_, err := h.m.Acquire(ctx, a, into)
 		return nil, err
@@ -145,10 +145,6 @@ func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 		return nil, waited, h.m.Reject(a.Op, a.Key, err)
 	}
 	defer ln.mu.Unlock()
-	if !a.Wait {
-		t, err := ln.try(ctx, a.Op, into)
-		return t, waited, err
-	}
 	if h.cfg.MaxWaiters > 0 && ln.waiting() >= h.cfg.MaxWaiters {
 		return nil, waited, h.m.Reject(a.Op, a.Key, leasehold.ErrQueueFull, ln.busy())
 	}

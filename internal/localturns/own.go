@@ -53,9 +53,16 @@ type ownTurn struct {
 	visit visit
 }
 
-// acquireOwn takes a lease for the caller, as if nothing was kept, and begins its first turn. The request does not
-// stand in the line: its place, its errors and MaxWaiters are those of a request of a handle that keeps nothing.
+// acquireOwn takes a lease for the caller, and begins its first turn. The request does not stand in the line: its place,
+// its errors and MaxWaiters are those of a request of a handle without turns. One that does not wait is busy, without
+// a call, if others stand in the line.
 func (h *Handle) acquireOwn(ctx context.Context, a lease.Attempt, into *lease.Lease) (*Turn, error) {
+	lives := ctx.Err() == nil
+	select {
+	case <-h.m.Closing():
+		lives = false
+	default:
+	}
 	ln, err := h.lock(a.Key, a.Permits, a.Limit)
 	if err != nil {
 		return nil, h.m.Reject(a.Op, a.Key, err)
@@ -65,6 +72,14 @@ func (h *Handle) acquireOwn(ctx context.Context, a lease.Attempt, into *lease.Le
 		visit: visit{line: ln, lease: into},
 	}
 	t, v := &own.turn, &own.visit
+	if !a.Wait && ln.length > 0 && lives {
+		busy := h.m.Reject(a.Op, a.Key, ln.busy())
+		ln.mu.Unlock()
+		if events := h.m.Events(); events != nil {
+			events.Observe(report.Acquired(ctx, a.Permits, false, events.Now(), busy))
+		}
+		return nil, busy
+	}
 	ln.tries++
 	defer func() {
 		ln.tries--
@@ -79,16 +94,14 @@ func (h *Handle) acquireOwn(ctx context.Context, a lease.Attempt, into *lease.Le
 		ln.mu.Unlock()
 		defer ln.mu.Lock()
 		h.giveBackAll(ctx, a.Op, others)
-		a.Turns, a.Own, a.Keeps, a.Parent, a.OnWait = v, true, true, context.Background(), ln.ownRecall
-		_, err = h.m.Acquire(ctx, a, into)
+		a.Own = true
+		_, err = h.m.Acquire(ctx, ln.forTurns(a, v), into)
 	}()
 	if err != nil {
 		return nil, err
 	}
-	ln.count(v)
-	ln.granted(v)
-	now := time.Now()
-	t.begin(v, now)
+	ln.take(v, true)
+	t.begin(v, time.Now())
 	if !v.lease.ServeTurns() {
 		t.handed, v.over = false, false
 		v.leaseEnded()

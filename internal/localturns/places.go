@@ -49,7 +49,7 @@ func (ln *line) enterFirst(ctx context.Context, first *firstTurn, maxWait <-chan
 			err = nil // onPlaceDone has told the turn, if this ends its wait too
 		}
 	}()
-	place, fails := ln.h.m.Enter(ctx, ln.attempt(first.turn.op, true, v), maxWait, v.lease)
+	place, fails := ln.h.m.Enter(ctx, ln.attempt(first.turn.op, v), maxWait, v.lease)
 	if fails != nil {
 		gaveUp = ctx.Err() != nil || maxWait != nil && !time.Now().Before(giveUpAt)
 	}
@@ -92,7 +92,7 @@ func (ln *line) takePlaces() {
 		ctx, p := ln.newPlace()
 		v := &visit{line: ln, lease: new(lease.Lease)}
 		ln.h.m.Go(func() {
-			queued, err := ln.h.m.Enter(ctx, ln.attempt(p.op, true, v), nil, v.lease)
+			queued, err := ln.h.m.Enter(ctx, ln.attempt(p.op, v), nil, v.lease)
 			if queued != nil {
 				ln.mu.Lock()
 				ln.onQueued(p, queued)
@@ -241,5 +241,5 @@ func (ln *line) giveBackAndEnter(ctx context.Context, old *visit, p *place, op s
 		ln.mu.Unlock()
 		ln.follow(ctx, p, v)
 	}()
-	queued, err = old.lease.GiveBackAndEnter(ctx, op, ln.attempt(p.op, true, v), v.lease, func(err error) { left <- err })
+	queued, err = old.lease.GiveBackAndEnter(ctx, op, ln.attempt(p.op, v), v.lease, func(err error) { left <- err })
 }
