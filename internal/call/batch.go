@@ -11,10 +11,8 @@ import (
 func NewBatch(n int) []*Seat {
 	b := &batch{open: n, calls: make([]seated, n), sent: make(chan struct{})}
 	seats := make([]*Seat, n)
-	all := make([]Seat, n)
 	for i := range seats {
-		all[i].batch, all[i].place = b, i
-		seats[i] = &all[i]
+		seats[i] = &Seat{batch: b, place: i}
 	}
 	return seats
 }
@@ -55,7 +53,7 @@ func (s *Seat) Do(ctx context.Context, c *Client, one *Call) ([]int64, error) {
 	case <-s.batch.sent:
 	case <-ctx.Done():
 		if s.batch.withdraw(s.place) {
-			return nil, notSent(ctx.Err())
+			return nil, NotSent(ctx.Err())
 		}
 		<-s.batch.sent
 	}

@@ -254,7 +254,7 @@ func (b *breaker) await(ctx context.Context, probe func()) error {
 		case <-ctx.Done():
 		}
 	}
-	return notSent(fmt.Errorf("%w: %w", errAway, why))
+	return NotSent(fmt.Errorf("%w: %w", errAway, why))
 }
 
 // probeIsDue reports whether the caller is to send a probe now. Called with the lock.

@@ -40,7 +40,7 @@ func TestBreakerOpens(t *testing.T) {
 		short = append(short, callAt{at, at + 50*ms, context.DeadlineExceeded})
 	}
 	var gone []callAt // outcomes that say nothing of the server
-	for _, err := range []error{redis.ErrClosed, notSent(errWithdrawn), redis.ErrPoolTimeout, redis.ErrPoolExhausted} {
+	for _, err := range []error{redis.ErrClosed, NotSent(errWithdrawn), redis.ErrPoolTimeout, redis.ErrPoolExhausted} {
 		gone = append(gone, callAt{0, 10 * s, err})
 	}
 	for name, c := range map[string]struct {
@@ -216,7 +216,7 @@ func TestProbesWithoutAnOutcome(t *testing.T) {
 func TestCauseIsNoForeignCtx(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := faultyClient(t, nil)
-		for _, err := range []error{context.DeadlineExceeded, context.Canceled, notSent(context.DeadlineExceeded)} {
+		for _, err := range []error{context.DeadlineExceeded, context.Canceled, NotSent(context.DeadlineExceeded)} {
 			c.only.breaker.outcome(time.Now(), err)
 			told := c.Reachable(t.Context(), "k")
 			redistest.Check(t, told != nil && !errors.Is(told, context.DeadlineExceeded) && !errors.Is(told, context.Canceled), "%v is told as %v", err, told)

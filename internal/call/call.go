@@ -277,13 +277,13 @@ func (c *Client) ready(ctx context.Context, one *Call) error {
 // sendAlone makes a round trip with one call. It ends within Bound and the client's timeouts.
 func (c *link) sendAlone(ctx context.Context, one *Call, now time.Time) outcome {
 	if err := ctx.Err(); err != nil {
-		return outcome{err: notSent(err)} // the caller has left
+		return outcome{err: NotSent(err)} // the caller has left
 	}
 	if one.Confirm != (Confirm{}) {
 		return c.sendTogether([]*Call{one}, Bound)[0]
 	}
 	if !one.take(c, now) {
-		return outcome{err: notSent(errWithdrawn)}
+		return outcome{err: NotSent(errWithdrawn)}
 	}
 	o, answered := outcome{}, true
 	if c.boundsReads {
@@ -370,11 +370,11 @@ func (c *Call) outcome(trip error) (o outcome) {
 	}
 	switch {
 	case o.err == nil && none && !asked:
-		o.err = notSent(trip)
+		o.err = NotSent(trip)
 	case o.err == nil && none:
 		o.err = noReply(trip)
 	case o.err != nil && !asked:
-		o.err = notSent(o.err)
+		o.err = NotSent(o.err)
 	}
 	if o.err != nil {
 		o.reply, o.text = nil, nil

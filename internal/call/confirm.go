@@ -42,7 +42,7 @@ func (c *link) confirmedPipeline(ctx context.Context, calls []*Call, which []int
 		node, err := c.cluster.MasterForKey(ctx, first.Key())
 		if err != nil {
 			for _, i := range which {
-				outcomes[i] = outcome{err: notSent(err)}
+				outcomes[i] = outcome{err: NotSent(err)}
 			}
 			return
 		}

@@ -47,8 +47,8 @@ func (e *unsent) Error() string        { return e.cause.Error() }
 func (e *unsent) Unwrap() error        { return e.cause }
 func (e *unsent) Is(target error) bool { return target == ErrNotSent }
 
-// notSent returns an error for a call that was surely not sent because of cause.
-func notSent(cause error) error {
+// NotSent returns an error for a call that was surely not sent because of cause.
+func NotSent(cause error) error {
 	if cause == nil {
 		cause = errNoReply
 	}
@@ -73,7 +73,7 @@ func noReply(cause error) error {
 func TooLate(err error, began time.Time) error {
 	took := time.Since(began).Round(100 * time.Millisecond)
 	if errors.Is(err, ErrNotSent) {
-		return notSent(fmt.Errorf("no connection after %v", took))
+		return NotSent(fmt.Errorf("no connection after %v", took))
 	}
 	return fmt.Errorf("no answer after %v", took)
 }

@@ -51,7 +51,7 @@ func (c *link) read(ctx context.Context, key string) (text string, err error) {
 	if c.boundsReads {
 		text, err = c.get(ctx, key)
 	} else {
-		text, err = c.getWithin(ctx, hardBound, key)
+		text, err = c.getWithin(ctx, key)
 	}
 	if errors.Is(err, redis.Nil) {
 		c.Heard(key, began, nil)
@@ -62,16 +62,12 @@ func (c *link) read(ctx context.Context, key string) (text string, err error) {
 }
 
 // getWithin is get for a client that does not bound its reads.
-func (c *link) getWithin(ctx context.Context, bound time.Duration, key string) (string, error) {
-	type reply struct {
-		text string
-		err  error
-	}
-	r, answered := within(bound, func() reply { text, err := c.get(ctx, key); return reply{text, err} })
+func (c *link) getWithin(ctx context.Context, key string) (string, error) {
+	r, answered := within(hardBound, func() Found { text, err := c.get(ctx, key); return Found{text, err} })
 	if !answered {
 		return "", errNoAnswer
 	}
-	return r.text, r.err
+	return r.Text, r.Err
 }
 
 func (c *link) get(ctx context.Context, key string) (text string, err error) {

@@ -14,7 +14,7 @@ func (q *serverQueue) drop(one *Call) {
 	if !q.remove(one) {
 		return
 	}
-	if err := notSent(errWithdrawn); one.turn != nil {
+	if err := NotSent(errWithdrawn); one.turn != nil {
 		one.result = &outcome{err: err}
 		one.turn <- nil
 	} else {
@@ -119,7 +119,7 @@ func (q *serverQueue) expire(now time.Time) {
 	}
 	err := ErrSilent
 	if q.lastErr != nil {
-		err = notSent(fmt.Errorf("%w: %w", ErrSilent, q.lastErr))
+		err = NotSent(fmt.Errorf("%w: %w", ErrSilent, q.lastErr))
 	}
 	latest := now.Sub(q.born) - bound
 	var gone []*Call

@@ -50,7 +50,7 @@ func (c *link) pipelineOrTeach(ctx context.Context, calls []*Call) []outcome {
 	now := time.Now()
 	for i, one := range calls {
 		if !one.take(c, now) {
-			outcomes[i].err = notSent(errWithdrawn)
+			outcomes[i].err = NotSent(errWithdrawn)
 			continue
 		}
 		all = append(all, i)

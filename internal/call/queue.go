@@ -176,7 +176,7 @@ func (q *serverQueue) await(ctx context.Context, one *Call) outcome {
 				q.mu.Lock()
 				defer q.mu.Unlock()
 				q.freeTurn(one)
-				return outcome{err: notSent(ctx.Err())}
+				return outcome{err: NotSent(ctx.Err())}
 			}
 			calls = <-one.turn
 		}

@@ -19,8 +19,9 @@ const unknownNode = "?"
 // reloadPause is the shortest time between two reloads of the topology that were caused only by a caller's deadline.
 const reloadPause = time.Second
 
-// endedCtx is already cancelled. A look-up with it only reads the known topology and never dials.
-var endedCtx = func() context.Context {
+// EndedCtx is already cancelled. A look-up with it only reads the known topology and never dials. It bounds no read and
+// no write, but keeps go-redis from reconnecting by itself, under a lock that closing a subscription would wait for.
+var EndedCtx = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
@@ -88,7 +89,7 @@ func (c *link) primary(key string) *redis.Client {
 		c.askTopology(key)
 		return nil
 	}
-	node, err := c.cluster.MasterForKey(endedCtx, key)
+	node, err := c.cluster.MasterForKey(EndedCtx, key)
 	if err != nil {
 		return nil
 	}
@@ -102,7 +103,7 @@ func (c *link) route(ctx context.Context, one *Call) error {
 		return nil
 	}
 	if err := c.awaitTopology(ctx, one.Key()); err != nil {
-		return notSent(err)
+		return NotSent(err)
 	}
 	one.Node = c.Node(one.Key())
 	return nil
@@ -129,7 +130,7 @@ func (c *link) askTopology(key string) *answer[struct{}] {
 		case err == nil:
 			c.mapped.Store(true)
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-			err = TooLate(notSent(err), began)
+			err = TooLate(NotSent(err), began)
 		}
 		if err != nil {
 			c.server(unknownNode).breaker.outcome(began, err)
@@ -322,7 +323,7 @@ func (c *Client) ensureSupported(ctx context.Context, key string) error {
 		return nil
 	}
 	if _, err := c.askTime(&c.serverOf(key).clock, key).wait(ctx); err != nil {
-		return notSent(err)
+		return NotSent(err)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ func Wait[T any](ctx context.Context, spawn func(func()), f func(context.Context
 		return v, true, err
 	}
 	if err := ctx.Err(); err != nil {
-		return v, false, notSent(err)
+		return v, false, NotSent(err)
 	}
 	type result struct {
 		v   T

@@ -105,16 +105,6 @@ func TestDurationsAreRoundedUp(t *testing.T) {
 	}
 }
 
-func TestHead(t *testing.T) {
-	data := stored(example())
-	prefix, _ := example().Encode()
-	got, want := envelope.Head(data), prefix+"1700000000123456"
-	redistest.Check(t, got == want && len(got) == envelope.HeadLen, "the head is %q, want %q", got, want)
-	for _, short := range []string{"", "x", data[:envelope.HeadLen-1]} {
-		redistest.Expect(t, envelope.Head(short), short, "the head of %q is %q", short)
-	}
-}
-
 // It is done for every hit of the cache.
 func TestDecodeAllocatesNothing(t *testing.T) {
 	for _, n := range []int{0, 100, 10_000, 1_000_000} {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/call"
 )
 
 const (
@@ -181,7 +183,7 @@ func receive(ctx context.Context, ps *redis.PubSub, next func(got any, refused e
 	}()
 	quiet, wait := false, silence
 	for {
-		got, err := ps.ReceiveTimeout(endedCtx, wait)
+		got, err := ps.ReceiveTimeout(call.EndedCtx, wait)
 		var netErr net.Error
 		var answer redis.Error
 		switch {
@@ -194,7 +196,7 @@ func receive(ctx context.Context, ps *redis.PubSub, next func(got any, refused e
 			}
 		case errors.As(err, &netErr) && netErr.Timeout() && !quiet:
 			quiet, wait = true, patience
-			if err := ps.Ping(endedCtx); err != nil {
+			if err := ps.Ping(call.EndedCtx); err != nil {
 				return err
 			}
 		default:
@@ -202,14 +204,6 @@ func receive(ctx context.Context, ps *redis.PubSub, next func(got any, refused e
 		}
 	}
 }
-
-// endedCtx is already cancelled. It does not bound a read or a write, but it keeps go-redis
-// from reconnecting by itself, under a lock that Close would wait for.
-var endedCtx = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
 
 // A lingerTimer ends something a moment after its last use. The lock of its owner guards it.
 type lingerTimer struct {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/call"
 )
 
 // A nodeConn is the connection to one server of a Cluster, for all channels whose slots that
@@ -133,7 +135,7 @@ func (n *nodeConn) writeAll(ps *redis.PubSub) {
 			if o.unsubscribe {
 				subscribe = ps.SUnsubscribe
 			}
-			if subscribe(endedCtx, o.c.name) != nil {
+			if subscribe(call.EndedCtx, o.c.name) != nil {
 				_ = ps.Close() // this ends the reader
 				return
 			}

@@ -13,16 +13,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
@@ -79,16 +77,7 @@ func contained(read func() error) (err error) {
 
 // passing reports whether the same call may soon succeed after this error.
 func passing(err error) bool {
-	var network net.Error
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &network) {
-		return true
-	}
-	for _, code := range []string{"LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MOVED", "ASK", "READONLY"} {
-		if strings.HasPrefix(err.Error(), code) {
-			return true
-		}
-	}
-	return false
+	return err != errNoReply && call.Classify(err) != call.Refused && !call.Lasting(err)
 }
 
 // eachPrimary runs fn on every server that has keys. In a Cluster it runs on all of them at

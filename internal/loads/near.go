@@ -110,14 +110,11 @@ func ParseDrop(text string) (d Drop, ok bool) {
 }
 
 // ParseAck reads "A <reader> <number>…", and calls each for each of the numbers.
-func ParseAck(text string, each func(reader, number string)) bool {
-	rest, ok := strings.CutPrefix(text, "A ")
-	if !ok {
-		return false
+func ParseAck(text string, each func(reader, number string)) {
+	if rest, ok := strings.CutPrefix(text, "A "); ok {
+		reader, rest, _ := strings.Cut(rest, " ")
+		for number := range strings.SplitSeq(rest, " ") {
+			each(reader, number)
+		}
 	}
-	reader, rest, _ := strings.Cut(rest, " ")
-	for number := range strings.SplitSeq(rest, " ") {
-		each(reader, number)
-	}
-	return true
 }

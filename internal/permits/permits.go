@@ -4,7 +4,6 @@
 package permits
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -283,26 +282,27 @@ func ReadRenew(name string, v []int64) (r protocol.Result, err error) {
 // ReadMessage reads the message of a grant or a refusal: "<seq> <granted at, µs> <term, ms, or
 // minus the limit that refused> <token>".
 func (q *Request) ReadMessage(text string) (protocol.Result, bool) {
-	v, err := ParseMessage(text)
-	return v, err == nil
+	return ParseMessage(text)
 }
 
 // ParseMessage parses such a message.
-func ParseMessage(text string) (r protocol.Result, err error) {
+func ParseMessage(text string) (r protocol.Result, ok bool) {
 	var v [4]int64
 	words := strings.Split(text, " ")
 	if len(words) != len(v) {
-		return r, fmt.Errorf("malformed message of %d words", len(words))
+		return r, false
 	}
 	for i := range v {
-		if v[i], err = strconv.ParseInt(words[i], 10, 64); err != nil {
-			return r, fmt.Errorf("malformed message: word %d is no integer", i+1)
+		n, err := strconv.ParseInt(words[i], 10, 64)
+		if err != nil {
+			return r, false
 		}
+		v[i] = n
 	}
 	if v[2] < 0 {
 		r.Code, r.Limit = life.TooMany, int(-v[2])
-		return r, nil
+		return r, true
 	}
 	r.Code, r.GrantedAt, r.Term, r.Token = life.Granted, v[1], call.Duration(v[2]), uint64(v[3])
-	return r, nil
+	return r, true
 }

@@ -140,8 +140,9 @@ func (f *Family) Open(handle string, ttl time.Duration, message func(string), su
 	f.handle, f.ttl, f.message, f.subscribed = handle, ttl, message, subscribed
 	for _, s := range f.servers {
 		s.client.CountQuestions(f.active.Go) // not in the handle: probes overlap, and it would never close
+		s.inbox = s.newInbox()
 	}
-	return newInboxes(f)
+	return f
 }
 
 // Settle ends what still runs. Votes of servers that do not answer end by themselves.

@@ -11,23 +11,18 @@ import (
 	"github.com/leasehold-go/leasehold/internal/inbox"
 )
 
-// inboxes are the subscriptions of a handle, one on each server.
-type inboxes struct{ f *Family }
-
-func newInboxes(f *Family) *inboxes {
-	for _, s := range f.servers {
-		subscribe := func(ctx context.Context) *redis.PubSub { return s.client.Subscribe(ctx, f.keys.Inbox(f.handle)) }
-		s.inbox = inbox.New(subscribe, s.message, s.subscribed)
-	}
-	return &inboxes{f}
+// newInbox makes the subscription of a handle on one server.
+func (s *server) newInbox() *inbox.Inbox {
+	subscribe := func(ctx context.Context) *redis.PubSub { return s.client.Subscribe(ctx, s.f.keys.Inbox(s.f.handle)) }
+	return inbox.New(subscribe, s.message, s.subscribed)
 }
 
 // Watch opens the subscriptions. Messages of a server are heard from the time on that its
 // subscription exists, and then its votes are asked for; the result is zero, so that the manager
 // asks once more, unless all exist.
-func (b *inboxes) Watch(key string) (since time.Time) {
+func (f *Family) Watch(key string) (since time.Time) {
 	all := true
-	for _, s := range b.f.servers {
+	for _, s := range f.servers {
 		from := s.inbox.Watch(key)
 		if all = all && !from.IsZero(); from.After(since) {
 			since = from
@@ -39,14 +34,15 @@ func (b *inboxes) Watch(key string) (since time.Time) {
 	return since
 }
 
-func (b *inboxes) Unwatch(key string) {
-	for _, s := range b.f.servers {
+func (f *Family) Unwatch(key string) {
+	for _, s := range f.servers {
 		s.inbox.Unwatch(key)
 	}
 }
 
-func (b *inboxes) Close() {
-	for _, s := range b.f.servers {
+// Close ends the subscriptions.
+func (f *Family) Close() {
+	for _, s := range f.servers {
 		s.inbox.Close()
 	}
 }

@@ -33,7 +33,7 @@ func (v *voter) leave(_ time.Time, end func([]int64, []string, error)) {
 			s.had = had && s.stand == held && s.until.After(time.Now())
 		}
 		for _, r := range slices.Clone(v.rounds) {
-			v.close(r, outcome{err: &unsent{errNotYet}}, &t)
+			v.close(r, outcome{err: call.NotSent(errNotYet)}, &t)
 		}
 		v.phase = leaving
 		v.stopTimer()
@@ -102,7 +102,7 @@ func (v *voter) leaveServer(i int, lead int64, l *leaveRound) {
 		v.onLeft(i, l, reply, err)
 	}
 	if err := server.away(key); err != nil {
-		c.Done(nil, &unsent{err})
+		c.Done(nil, call.NotSent(err))
 		return
 	}
 	server.start(context.Background(), c)

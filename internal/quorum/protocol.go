@@ -192,8 +192,7 @@ func (*voter) ReadRenew(v []int64) (r protocol.Reply, err error) {
 
 // ReadMessage reads what the voter says of a majority.
 func (*voter) ReadMessage(text string) (protocol.Result, bool) {
-	r, err := permits.ParseMessage(text)
-	return r, err == nil
+	return permits.ParseMessage(text)
 }
 
 // SetLastToken has no use: no lease of a quorum serves several turns.
@@ -208,7 +207,7 @@ func (v *voter) SetCompletes() {
 func (v *voter) enter(sent time.Time, o protocol.EnterOptions, end func([]int64, []string, error)) {
 	v.f.clocks(v.res.FirstKey(), func(err error) {
 		if err != nil {
-			end(nil, nil, &unsent{err})
+			end(nil, nil, call.NotSent(err))
 			return
 		}
 		us, _, _ := v.f.median(v.res.FirstKey())
@@ -216,7 +215,7 @@ func (v *voter) enter(sent time.Time, o protocol.EnterOptions, end func([]int64,
 		v.mu.Lock()
 		if v.phase == leaving {
 			v.mu.Unlock()
-			end(nil, nil, &unsent{errNotYet})
+			end(nil, nil, call.NotSent(errNotYet))
 			return
 		}
 		v.waits, v.most = o.Wait, o.MaxWaiters

@@ -76,14 +76,8 @@ func (s *server) away(key string) error {
 	if !s.client.Away(key) {
 		return nil
 	}
-	return s.client.Reachable(endedCtx, key) // it does not wait
+	return s.client.Reachable(call.EndedCtx, key) // it does not wait
 }
-
-var endedCtx = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
 
 func (s *server) start(ctx context.Context, c *call.Call) { s.client.Start(ctx, &s.f.active, c) }
 

@@ -284,17 +284,12 @@ func (v *voter) send(i int, k kind, c *call.Call, fl *flight, t *todo) {
 	c.Done = func(reply []int64, err error) { v.onReply(fl, reply, err) }
 	t.add(func() {
 		if err := server.away(key); err != nil {
-			v.onReply(fl, nil, &unsent{err})
+			v.onReply(fl, nil, call.NotSent(err))
 			return
 		}
 		server.start(context.Background(), c)
 	})
 }
-
-type unsent struct{ error }
-
-func (e *unsent) Unwrap() error        { return e.error }
-func (e *unsent) Is(target error) bool { return target == call.ErrNotSent }
 
 // abandon gives back all that the voter has, and has it begin anew with its next call. Called with
 // the lock.

@@ -218,6 +218,5 @@ func (q *Request) SetLastToken(uint64) {}
 
 // ReadMessage reads the message of a grant, which has the form of internal/permits.
 func (q *Request) ReadMessage(text string) (protocol.Result, bool) {
-	v, err := permits.ParseMessage(text)
-	return v, err == nil
+	return permits.ParseMessage(text)
 }

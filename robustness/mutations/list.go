@@ -144,7 +144,7 @@ var client = []mutation{
 	cut("a server that forgets is taught again", "internal/call/pipeline.go", callTests, "",
 		"unknown = send(unknown)", "unknown = nil"),
 	cut("only a reply is an answer", "internal/call/call.go", callTests, "",
-		"\tcase o.err == nil && none && !asked:\n\t\to.err = notSent(trip)\n\tcase o.err == nil && none:\n\t\to.err = noReply(trip)\n",
+		"\tcase o.err == nil && none && !asked:\n\t\to.err = NotSent(trip)\n\tcase o.err == nil && none:\n\t\to.err = noReply(trip)\n",
 		"\tcase false:\n\t\t_ = none\n"),
 	cut("Close during Due is not forgotten", "internal/schedule/loop.go", "./internal/schedule", "",
 		"if !next.After(now) || l.closedDuringDue {", "if !next.After(now) {"),
