@@ -25,11 +25,11 @@ func (d *load[T]) callWithinMaxLoads() product[T] {
 		return d.callLoader()
 	}
 	for {
-		giveBack, err := d.takePermit()
+		giveBack, away, err := d.takePermit()
 		if err != nil {
 			return product[T]{refused: err}
 		}
-		isBack, err := d.takeSlot(giveBack == nil)
+		isBack, err := d.takeSlot(away)
 		if err == nil && !isBack {
 			return d.callInSlot(giveBack)
 		}
@@ -45,14 +45,14 @@ func (d *load[T]) callWithinMaxLoads() product[T] {
 	}
 }
 
-// takePermit takes a permit, and returns the function that gives it back. The function is nil
-// if Redis is away and the load goes on without a permit.
-func (d *load[T]) takePermit() (giveBack func(), err error) {
+// takePermit takes a permit, and returns the function that gives it back. The function is nil if
+// the load goes on without a permit. away says that it does since Redis is away.
+func (d *load[T]) takePermit() (giveBack func(), away bool, err error) {
 	g := d.g
 	ctx, locally := d.ctx, g.cfg.OnUnavailable == LoadLocally
 	if locally {
 		if g.permits.Client().Reachable(ctx, g.permitKey) != nil {
-			return nil, context.Cause(ctx)
+			return nil, true, context.Cause(ctx)
 		}
 		var stop context.CancelFunc
 		ctx, stop = g.permits.Client().WhileReachable(ctx, g.permitKey)
@@ -64,16 +64,16 @@ func (d *load[T]) takePermit() (giveBack func(), err error) {
 	switch {
 	case err == nil:
 		// In the background, because Redis may be away when the load ends.
-		return func() { _ = permit.Release("load") }, nil
+		return func() { _ = permit.Release("load") }, false, nil
 	case d.ctx.Err() != nil || !locally:
-		return nil, errors.Join(inner(err)...)
+		return nil, false, errors.Join(inner(err)...)
 	}
-	return nil, nil
+	return nil, ctx.Err() != nil || g.permits.Client().Away(g.permitKey), nil
 }
 
 // takeSlot takes a slot of this process. isBack says that it did not, because a load that has
-// no permit since Redis is away may have one now.
-func (d *load[T]) takeSlot(noPermit bool) (isBack bool, err error) {
+// no permit since Redis was away may have one now.
+func (d *load[T]) takeSlot(wasAway bool) (isBack bool, err error) {
 	g := d.g
 	select {
 	case g.slots <- struct{}{}:
@@ -81,7 +81,7 @@ func (d *load[T]) takeSlot(noPermit bool) (isBack bool, err error) {
 	default:
 	}
 	var back <-chan struct{}
-	if noPermit && g.manager.Client().Away(d.flights[0].value) {
+	if wasAway { // it may be back already, and the wait may be long
 		ctx, stop := context.WithCancel(d.ctx)
 		defer stop()
 		back = d.lookForRedis(ctx)
@@ -102,7 +102,7 @@ func (d *load[T]) takeSlot(noPermit bool) (isBack bool, err error) {
 // own, because a load that looks itself would lose its place in the line for a slot.
 func (d *load[T]) lookForRedis(ctx context.Context) <-chan struct{} {
 	back := make(chan struct{})
-	client, key := d.g.manager.Client(), d.flights[0].value
+	client, key := d.g.permits.Client(), d.g.permitKey
 	d.g.active.Go(func() {
 		for client.Reachable(ctx, key) != nil {
 			select {

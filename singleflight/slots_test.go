@@ -1,0 +1,25 @@
+package singleflight
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// A load that got no permit since Redis was away, and has to wait for a slot, asks again, also if Redis was back before
+// the wait began. Else it would run without a permit, long after the outage.
+func TestLoadAsksForItsPermitAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		g := redistest.Must(New(client(), Config[string]{Name: "slots", TTL: time.Minute, MaxLoads: 1, OnUnavailable: LoadLocally}))(t)
+		for len(g.slots) < cap(g.slots) {
+			g.slots <- struct{}{}
+		}
+		d := &load[string]{g: g, ctx: t.Context()}
+		isBack, err := d.takeSlot(true)
+		redistest.Check(t, isBack && err == nil, "it may ask again: %v, %v", isBack, err)
+		redistest.WantErr(t, g.Close(t.Context()))
+	})
+}
