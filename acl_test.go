@@ -11,9 +11,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// The documented rules allow the commands that the scripts call and those that the client sends, and no other command. That
-// they are enough is shown on a server by the contract tests, whose clients over TLS have them, and on a Cluster by
-// TestRightsOfOperations.
+// The documented rules allow the commands that the scripts call and those that the client sends, and no other command.
+// That they are enough is shown on a server by the contract tests, with clients over TLS that may do nothing else, and on a
+// Cluster by TestRightsOfOperations.
 func TestDocumentedACL(t *testing.T) {
 	called := map[string]bool{}
 	for _, client := range strings.Fields("@scripting time subscribe unsubscribe ping publish wait pexpire zscan") {

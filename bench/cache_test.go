@@ -118,14 +118,14 @@ func begun(b testing.TB, c *redistest.Child) (loads []int64) {
 
 func init() { harness.RegisterCallers(map[string]harness.Cache{"leasehold": harness.Singleflight}) }
 
-// Eight processes of 200 goroutines each ask at the same moment for a value that nobody has, and whose load takes
+// Eight processes of 200 goroutines each ask at the same moment for a value that nobody has. Its load takes
 // 100 ms. See harness.Fleet for what is reported: how often it is loaded, and when the others have it. Beside it
 // a PING in each process that wakes as many goroutines, for to wake 1,600 takes its time on a few cores.
 func BenchmarkStampede(b *testing.B) {
 	harness.NewFleet(b, harness.Start(b), 8, 200, 100*time.Millisecond, 0).Compare("leasehold", "ping")
 }
 
-// Four processes of four callers want a value whose load takes three times as
+// Four processes of four callers want a value. Its load takes three times as
 // long as the lease of the right to load: loads for each value.
 func BenchmarkLongLoad(b *testing.B) {
 	harness.NewFleet(b, harness.Start(b), 4, 4, 3*loadLease, loadLease).Compare("leasehold")

@@ -209,8 +209,8 @@ func (c *crowd) handOver() time.Duration {
 	return took
 }
 
-// dial has the client make all of its connections, whose buffers would else count as somebody's memory: those for
-// single calls, and those for pipelines, which it keeps apart and whose buffers are larger.
+// dial has the client make all of its connections: their buffers would else count as somebody's memory. Those for
+// pipelines are kept apart from those for single calls, and have larger buffers.
 func dial(b *testing.B, rdb *redis.Client) {
 	b.Helper()
 	ctx := context.Background()

@@ -157,7 +157,7 @@ func BenchmarkKeepInTurn(b *testing.B) {
 	}
 }
 
-// A gateway: 8 clients serve the requests of 100 tenants, whose shares follow Zipf's law. Each
+// A gateway: 8 clients serve the requests of 100 tenants. Their shares follow Zipf's law. Each
 // tenant may have 20 requests at a time, and the hottest one offers so much that it uses 30, 70 or
 // 95 % of that on the average. Requests come at random times and last for 20 ms. An op is a second.
 func BenchmarkKeepGateway(b *testing.B) {

@@ -82,9 +82,13 @@ func (d *load[T]) takeSlot(wasAway bool) (isBack bool, err error) {
 	}
 	var back <-chan struct{}
 	if wasAway { // it may be back already, and the wait may be long
+		key := g.permitKey
+		if value := d.flights[0].value; g.manager.Client().Away(value) {
+			key = value // of another server of a Cluster: the callers ask that again first
+		}
 		ctx, stop := context.WithCancel(d.ctx)
 		defer stop()
-		back = d.lookForRedis(ctx)
+		back = d.lookForRedis(ctx, key)
 	}
 	select {
 	case g.slots <- struct{}{}:
@@ -98,11 +102,11 @@ func (d *load[T]) takeSlot(wasAway bool) (isBack bool, err error) {
 	}
 }
 
-// lookForRedis returns a channel that is closed when Redis is back. It has a goroutine of its
+// lookForRedis returns a channel that is closed when the server of key is back. It has a goroutine of its
 // own, because a load that looks itself would lose its place in the line for a slot.
-func (d *load[T]) lookForRedis(ctx context.Context) <-chan struct{} {
+func (d *load[T]) lookForRedis(ctx context.Context, key string) <-chan struct{} {
 	back := make(chan struct{})
-	client, key := d.g.permits.Client(), d.g.permitKey
+	client := d.g.manager.Client()
 	d.g.active.Go(func() {
 		for client.Reachable(ctx, key) != nil {
 			select {

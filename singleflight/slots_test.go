@@ -17,7 +17,7 @@ func TestLoadAsksForItsPermitAgain(t *testing.T) {
 		for len(g.slots) < cap(g.slots) {
 			g.slots <- struct{}{}
 		}
-		d := &load[string]{g: g, ctx: t.Context()}
+		d := &load[string]{g: g, ctx: t.Context(), flights: []*flight[string]{{}}}
 		isBack, err := d.takeSlot(true)
 		redistest.Check(t, isBack && err == nil, "it may ask again: %v, %v", isBack, err)
 		redistest.WantErr(t, g.Close(t.Context()))

@@ -9,7 +9,7 @@
 //	-write DIR    also writes DIR/benchmarks.md and the pictures in DIR/bench
 //	-lead DIR     writes the first section of DIR/benchmarks.md anew, and the README's table
 //	-check        also demands the guard limits, and exits 1 where a row fails
-//	-rows REGEXP  prints and checks only rows whose "module/question/name" matches,
+//	-rows REGEXP  prints and checks only rows with a "module/question/name" that matches,
 //	-skip REGEXP  and those that do not match this
 package main
 
@@ -27,7 +27,7 @@ func main() {
 	write := flag.String("write", "", "`folder` to write the page and its pictures into")
 	lead := flag.String("lead", "", "`folder` of the page whose first section is to be written anew")
 	check := flag.Bool("check", false, "exit 1 where a row doesn't keep its guard limit")
-	only := flag.String("rows", "", "print and check only rows whose \"module/question/name\" matches this `regexp`")
+	only := flag.String("rows", "", "print and check only rows with a \"module/question/name\" that matches this `regexp`")
 	skip := flag.String("skip", "^$", "do not print and check rows that match this `regexp`")
 	flag.Parse()
 	if flag.NArg() == 0 {

@@ -96,6 +96,12 @@ func (h Heard) Asked(r protocol.Result) {
 	h.a.group.onAsked([]*attempt{h.a}, &call.Call{Sent: time.Now()}, &protocol.Reply{Now: time.Now().UnixMicro(), Waiters: []protocol.Result{r}})
 }
 
+// EnterFails has one more enter of the lease end with err.
+func (l *Lease) EnterFails(err error) {
+	c := &caller{m: l.a.m, at: l.a}
+	c.prepare(0).onDone(nil, err)
+}
+
 // DueNow makes a renewal due and returns how many calls that causes. They are not sent, and so
 // count as queued.
 func (l *Lease) DueNow() int {

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/permits"
@@ -66,4 +68,17 @@ func TestWaitThatEndsAtTheVerdict(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Another call may grant before the enter is answered. An answer that fails after the lease was lost does not change
+// what its holder is told.
+func TestLateEnterChangesNoReason(t *testing.T) {
+	inBubble(t, time.Minute, func(t *testing.T, rdb *redis.Client, m *lease.Manager) {
+		l := mustTake(t, m, "k")
+		redistest.WantErr(t, rdb.FlushAll(t.Context()).Err())
+		lost := l.Extend(t.Context(), time.Minute)
+		l.EnterFails(errors.New("the connection broke"))
+		redistest.Check(t, errors.Is(lost, leasehold.ErrLost) && l.Held("extend").Error() == lost.Error(), "the holder is told %v, then %v", lost, l.Held("extend"))
+		redistest.WantErr(t, l.Release("unlock"), leasehold.ErrLost)
+	})
 }

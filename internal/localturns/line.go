@@ -102,7 +102,7 @@ func (ln *line) attempt(op string, v *visit) lease.Attempt {
 	return ln.forTurns(lease.Attempt{Op: op, Key: ln.key, Permits: ln.name.permits, Limit: ln.name.limit, Wait: true}, v)
 }
 
-// forTurns returns an attempt whose lease serves the turns of v.
+// forTurns returns the attempt a for a lease that serves the turns of v.
 func (ln *line) forTurns(a lease.Attempt, v *visit) lease.Attempt {
 	a.Parent, a.Turns = context.Background(), v
 	if ln.h.cfg.KeepFor > 0 {

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -51,6 +52,29 @@ func TestBusyAfterThePlaceWasGranted(t *testing.T) {
 		busy := ln.busy()
 		redistest.Check(t, busy.Limit == 1 && busy.InUse == 1, "it is told: %v", busy)
 		redistest.WantErr(t, next.Release("unlock"))
+	})
+}
+
+// While a caller stands in the line, a request that does not wait is busy without a call. It is told first that its ctx has
+// ended, or that the handle is closed.
+func TestRequestThatDoesNotWaitBesideALine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, client := redistest.Bubble(t)
+		server.SetError("LOADING it is not to be asked")
+		m := newManager(t, client(), keys.Mutex, lease.Config{})
+		h := New(m, Config{LocalFor: time.Second})
+		ln := redistest.Must(h.lock("k", 1, 1))(t)
+		ln.push(&Turn{line: ln})
+		ln.mu.Unlock()
+		try := func(ctx context.Context) error {
+			return redistest.ErrorOf(h.Acquire(ctx, lease.Attempt{Op: "try lock", Key: "k", Permits: 1, Limit: 1}, new(lease.Lease)))
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		redistest.WantErr(t, try(t.Context()), leasehold.ErrBusy, redistest.Not(leasehold.ErrUnavailable))
+		redistest.WantErr(t, try(ended), context.Canceled, redistest.Not(leasehold.ErrBusy))
+		m.Refuse()
+		redistest.WantErr(t, try(t.Context()), leasehold.ErrClosed, redistest.Not(leasehold.ErrBusy))
 	})
 }
 

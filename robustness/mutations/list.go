@@ -22,7 +22,7 @@ func cutOnServers(name, file, packages, tests, old, new string) mutation {
 	return m
 }
 
-// The packages whose tests notice most of the guards.
+// The packages with the tests that notice most of the guards.
 const (
 	scriptTests = "./internal/tests/scripts"
 	callTests   = "./internal/call"

@@ -131,7 +131,7 @@ func (h *held) allTold(since time.Time) {
 	}
 }
 
-// check ends the crowd, whose calls have judged what is promised whatever happens. It returns how often there
+// check ends the crowd. Its calls have judged what is promised whatever happens. It returns how often there
 // was what is not promised through the loss of acknowledged writes, and must not be without: turns in
 // another's, permits beyond the limit, and values that were loaded before an Invalidate was confirmed.
 func (c *crowd) check() (overlaps int) {

@@ -150,8 +150,8 @@ func TestGrantAfterASlotMoved(t *testing.T) {
 	redistest.Check(t, quick >= 3, "%d of %d grants came by a message", quick, moves)
 }
 
-// A Cluster cannot be reached when it is first asked for its topology: a caller
-// whose ctx ends returns then, and so do others that come meanwhile.
+// A Cluster cannot be reached when it is first asked for its topology. A caller returns when its
+// ctx ends, and so do others that come meanwhile.
 func TestCtxEndsWhileAClusterIsLookedFor(t *testing.T) {
 	redistest.NeedServers(t)
 	for name, loses := range map[string]bool{"packets are dropped": true, "nobody listens": false} {

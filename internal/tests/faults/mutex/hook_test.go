@@ -149,7 +149,7 @@ func TestHookThatEndsItsCallerLeavesNoLock(t *testing.T) {
 	}
 }
 
-// repeater is a handle on a proxy, whose client does not wait long, and has a hook that sends again what failed.
+// repeater is a handle on a proxy. Its client does not wait long, and has a hook that sends again what failed.
 func repeater(t *testing.T, version redistest.Version) (*site, *redistest.Proxy, *mutex.Mutex) {
 	server := redistest.StartServer(t, version)
 	p := redistest.NewProxy(t, server.Addr())
