@@ -197,9 +197,13 @@ func (w *world) watchFlights() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, a := range w.flights.calls {
+		d := now.Sub(a.from)
+		if !a.to.IsZero() || a.client.dead || d <= longestDo+settled {
+			continue
+		}
 		// One whose load is revoked asks anew.
 		most := longestDo + settled + time.Duration(w.revokedLoads(a.from))*longestLoad
-		if d := now.Sub(a.from); a.to.IsZero() && !a.client.dead && d > most && w.calm(a.from.Add(-settled), now) {
+		if d > most && w.calm(a.from.Add(-settled), now) {
 			w.fail("L1", "%s has not returned after %v", a.st, d)
 		}
 	}
