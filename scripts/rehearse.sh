@@ -15,6 +15,8 @@ go run ./scripts/release "$version" "$work/proxy"
 # Other modules come from the module cache of this machine, if it has them.
 export GOPROXY="file://$work/proxy,file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)"
 export GOPATH=$work/go GOMODCACHE=$work/go/pkg/mod GOBIN=$work/bin GOSUMDB=off GOFLAGS=-mod=mod GOWORK=off
+# The program is built as the command is, so that what they share is built once.
+export CGO_ENABLED=0
 mkdir -- "$work/program"
 cd -- "$work/program"
 module=github.com/leasehold-go/leasehold
@@ -36,9 +38,9 @@ func main() {}
 MAIN
 go mod init example.org/program
 go get "$module@$version" "$module/leaseholdotel@$version" "$module"/integrations/{certmagiclock,gocronlock,grpccap,rivercap}"@$version"
-go build -o program .
+go build -trimpath -o program .
 ./program
-CGO_ENABLED=0 go install -trimpath "$module/cmd/leasehold@$version"
+go install -trimpath "$module/cmd/leasehold@$version"
 "$GOBIN/leasehold" --version | grep -F -- "$version"
 # Without C it is one static file, which says how it was built.
 go version -m "$GOBIN/leasehold" | grep -E 'CGO_ENABLED=0|-trimpath=true'
