@@ -10,7 +10,7 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 version=v0.0.1-rehearsal
 work=$(mktemp -d)
 trap 'chmod -R u+w -- "$work"; rm -rf -- "$work"' EXIT
-go run ./scripts/release "$version" "$work/proxy"
+scripts/release.sh "$version" "$work/proxy"
 
 # Other modules come from the module cache of this machine, if it has them.
 export GOPROXY="file://$work/proxy,file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)"
