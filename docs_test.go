@@ -18,14 +18,18 @@ import (
 // compiled and run: a snippet that no example has may not work.
 func TestSnippetsAreExamples(t *testing.T) {
 	var examples strings.Builder
-	for _, pattern := range []string{"*/example*_test.go", "integrations/*/example*_test.go", "integrations/asynqrecipe/*.go", "examples/guide/*.go"} {
+	for _, pattern := range []string{"*/example*_test.go", "integrations/*/example*_test.go", "integrations/asynqrecipe/*.go", "examples/guide/*.go", "docs/migration/*.go"} {
 		for _, name := range glob(t, pattern) {
 			text := redistest.Must(os.ReadFile(name))(t)
 			examples.WriteString(unindent(string(text)))
 		}
 	}
-	for _, name := range []string{"README.md", "docs/guide.md", "docs/production.md", "docs/testing.md", "docs/integrations.md"} {
+	pages := glob(t, "docs/migration/*.md")
+	redistest.Expect(t, len(pages), 5, "there are %d pages on migrations")
+	for _, name := range append(pages, "README.md", "docs/guide.md", "docs/production.md", "docs/testing.md", "docs/integrations.md") {
 		text := redistest.Must(os.ReadFile(name))(t)
+		words := len(strings.Fields(string(text)))
+		redistest.Check(t, words <= 650 || !slices.Contains(pages, name), "%s has %d words; want a page, at most 650", name, words)
 		snippets := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(text), -1)
 		redistest.Check(t, len(snippets) >= 2, "%s has %d snippets; want at least 2", name, len(snippets))
 		for _, s := range snippets {
