@@ -29,14 +29,6 @@ func both(t *testing.T, fn func(t *testing.T)) {
 	t.Run("inside a bubble", func(t *testing.T) { synctest.Test(t, fn) })
 }
 
-func newMutex(t *testing.T, rdb redis.UniversalClient, cfg mutex.Config) *mutex.Mutex {
-	t.Helper()
-	m := redistest.Must(mutex.New(rdb, cfg))(t)
-	// Not t.Context(), which has ended by then.
-	t.Cleanup(func() { _ = m.Close(context.Background()) })
-	return m
-}
-
 // Each test has a server of its own, and its goroutines end with the test.
 func TestClientIsClosedAtTheEndOfTheTest(t *testing.T) {
 	var used redis.UniversalClient
@@ -48,32 +40,13 @@ func TestClientIsClosedAtTheEndOfTheTest(t *testing.T) {
 	redistest.WantErr(t, used.Ping(t.Context()).Err(), redis.ErrClosed)
 }
 
-// Ten minutes of holding, twenty times the TTL, take no time. Then the process crashes, and cannot give back: the
-// waiter gets the lock when the lease has expired, and the crashed process's own Context has ended before.
-func TestLeaseOfACrashedProcessExpires(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		processes := leaseholdtest.Clients(t, 2)
-		crashes := newMutex(t, processes[0], mutex.Config{Name: "reports", TTL: 30 * time.Second})
-		waits := newMutex(t, processes[1], mutex.Config{Name: "reports"})
-		old := redistest.Must(crashes.Lock(t.Context(), "daily"))(t)
-		time.Sleep(10 * time.Minute)
-		redistest.Expect(t, context.Cause(old.Context()), nil, "the lock ended: %v")
-		_ = processes[0].Close()
-		began := time.Now()
-		next := redistest.Must(waits.Lock(t.Context(), "daily"))(t)
-		redistest.Between(t, time.Since(began), 20*time.Second, 31*time.Second, "waited %v for a lease of 30s that is renewed every ten")
-		redistest.WantErr(t, context.Cause(old.Context()), leasehold.ErrLost)
-		redistest.Check(t, next.Token() > old.Token(), "token %d after %d", next.Token(), old.Token())
-		redistest.NoError(t, next.Unlock())
-	})
-}
-
 // During an outage calls fail, a lease that cannot be renewed is lost, and afterwards all works again.
 func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clients := leaseholdtest.Clients(t, 2)
 		rdb, other := clients[0], clients[1]
-		m := newMutex(t, rdb, mutex.Config{Name: "reports", TTL: 30 * time.Second})
+		m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "reports", TTL: 30 * time.Second}))(t)
+		defer m.Close(t.Context())
 		lock := redistest.Must(m.Lock(t.Context(), "daily"))(t)
 		began, end := time.Now(), leaseholdtest.Outage(rdb)
 		redistest.WantErr(t, redistest.ErrorOf(m.TryLock(t.Context(), "weekly")), leasehold.ErrUnavailable)
