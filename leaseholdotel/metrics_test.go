@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/attribute"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -205,6 +206,24 @@ func TestKeysOfAFamilyWithATotalAreWatched(t *testing.T) {
 		redistest.NoError(t, s.Close(context.Background()))
 		_, err = o.Watch(rdb, leaseholdotel.Watched{Type: "mutex", Family: "caps", Total: true})
 		redistest.Check(t, err != nil, "locks with a total are watched")
+	})
+}
+
+// One server of a quorum shows who waits for its locks.
+func TestLocksOfAQuorumAreWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, reader := meter(t, leaseholdotel.Config{})
+		servers := []redis.UniversalClient{leaseholdtest.Client(t), leaseholdtest.Client(t), leaseholdtest.Client(t)}
+		m := redistest.Must(mutex.NewQuorum(servers, mutex.Config{Name: "jobs"}))(t)
+		redistest.Must(o.Watch(servers[1], leaseholdotel.Watched{Type: "mutex", Family: "jobs", Limit: 1, Keys: []string{"a", "idle"}}))(t)
+		redistest.Must(m.Lock(t.Context(), "a"))(t)
+		for range 3 {
+			go func() { _, _ = m.Lock(t.Context(), "a") }()
+		}
+		synctest.Wait()
+		time.Sleep(time.Second)
+		wants(t, reader, map[string]float64{"permit.limit[{permit}]{mutex}": 2, "queue.length[{waiter}]{mutex}": 3})
+		redistest.NoError(t, m.Close(context.Background()))
 	})
 }
 

@@ -1,6 +1,7 @@
 package leaseholdotel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,7 @@ import (
 
 // Watched names the keys of one family that [Observer.Watch] reads.
 type Watched struct {
-	Type     string // "semaphore" or "mutex", required
+	Type     string // "semaphore" or "mutex", required; a quorum is watched by the client of one of its servers
 	Family   string // Config.Name, required
 	Prefix   string // Config.Prefix
 	HashKeys bool   // Config.HashKeys
@@ -39,20 +40,22 @@ type watch struct {
 // ReadTimeout. If a key cannot be read, it is left out and the collection reports an error. For
 // a family with a Total, each watched key costs reading the leases of all keys of the family.
 func (o *Observer) Watch(rdb redis.UniversalClient, w Watched) (stop func(), err error) {
-	kind, ok := map[string]keys.Kind{"semaphore": keys.Semaphore, "mutex": keys.Mutex}[w.Type]
+	kinds, ok := map[string][]keys.Kind{"semaphore": {keys.Semaphore}, "mutex": {keys.Mutex, keys.Quorum}}[w.Type]
 	if !ok {
 		return nil, fmt.Errorf("leaseholdotel: Type is %q; want \"semaphore\" or \"mutex\"", w.Type)
 	}
-	if w.Total && kind != keys.Semaphore {
+	if w.Total && w.Type != "semaphore" {
 		return nil, fmt.Errorf("leaseholdotel: Total is set, and Type is %q; only a semaphore has a Total", w.Type)
 	}
 	one := &watch{Watched: w, lister: listing.New(rdb, w.Prefix)}
 	for _, key := range w.Keys {
-		f := keys.Family{Prefix: w.Prefix, Kind: kind, Name: w.Family}
+		f := keys.Family{Prefix: w.Prefix, Kind: kinds[0], Name: w.Family}
 		if _, err := f.Resource(key); err != nil {
 			return nil, fmt.Errorf("leaseholdotel: %w", err)
 		}
-		one.resources = append(one.resources, listing.Of(w.Prefix, kind, w.Family, keys.Shown(key, w.HashKeys), w.Total))
+		for _, kind := range kinds {
+			one.resources = append(one.resources, listing.Of(w.Prefix, kind, w.Family, keys.Shown(key, w.HashKeys), w.Total))
+		}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -87,9 +90,9 @@ func (o *Observer) collect(ctx context.Context, to metric.Observer) error {
 				errs = append(errs, fmt.Errorf("leaseholdotel: a watched key of %s: %w", k.family, err))
 				continue
 			}
-			limit := state.Limit
-			if limit == 0 {
-				limit = w.Limit
+			limit := cmp.Or(state.Limit, w.Limit)
+			if r.Kind == keys.Quorum {
+				limit = 0 // it was counted with the key of a lock on one server
 			}
 			s := sums[k]
 			sums[k] = sum{s.limit + int64(limit), s.waiting + int64(len(state.Waiters))}
