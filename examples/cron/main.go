@@ -26,13 +26,7 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-var program = demo.Program{
-	Name:  "cron",
-	Run:   run,
-	Roles: map[string]demo.Role{"scheduler": scheduler},
-}
-
-func main() { program.Main() }
+func main() { demo.Main(run, map[string]demo.Role{"scheduler": scheduler}) }
 
 const (
 	nights  = 3

@@ -6,6 +6,6 @@ import (
 	"github.com/leasehold-go/leasehold/examples/internal/demotest"
 )
 
-func TestMain(m *testing.M) { demotest.Main(m, program) }
+func TestMain(m *testing.M) { demotest.Main(m, main) }
 
-func TestExtendedLeasesOutliveAnOutage(t *testing.T) { demotest.Check(t, program) }
+func TestExtendedLeasesOutliveAnOutage(t *testing.T) { demotest.Check(t) }

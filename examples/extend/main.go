@@ -17,13 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-var program = demo.Program{
-	Name:  "extend",
-	Run:   run,
-	Roles: map[string]demo.Role{"worker": worker, "heir": heir},
-}
-
-func main() { program.Main() }
+func main() { demo.Main(run, map[string]demo.Role{"worker": worker, "heir": heir}) }
 
 // leaseTTL is short because somebody is watching; the default is 30 s.
 const leaseTTL = 2 * time.Second

@@ -25,13 +25,7 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-var program = demo.Program{
-	Name:  "fencing",
-	Run:   run,
-	Roles: map[string]demo.Role{"depositor": depositor},
-}
-
-func main() { program.Main() }
+func main() { demo.Main(run, map[string]demo.Role{"depositor": depositor}) }
 
 const (
 	account  = "acme"

@@ -60,13 +60,11 @@ func main() {
 	headless := flag.Bool("headless", false, "no page: run with and without protection, and fail where it did not hold")
 	flag.Parse()
 	if *headless {
-		program.Main()
+		demo.Main(run, nil)
 		return
 	}
-	demo.Program{Name: "hotkey", Serves: true, Run: func(s *demo.Show) demo.Problems { newShow(s).serve(*addr); return nil }}.Main()
+	demo.Main(func(s *demo.Show) demo.Problems { newShow(s).serve(*addr); return nil }, nil)
 }
-
-var program = demo.Program{Name: "hotkey", Run: run}
 
 // run is the show without a browser.
 func run(d *demo.Show) (problems demo.Problems) {
@@ -105,7 +103,7 @@ type show struct {
 
 func newShow(d *demo.Show) *show {
 	s := &show{Show: d, last: map[mode]*phase{}}
-	name := demo.RunName("hotkey") // everything that it leaves on the server expires
+	name := demo.RunName() // everything that it leaves on the server expires
 	for range servers {
 		rdb := demo.Must(demo.Client(d.URL))
 		server := &server{rdb: rdb, name: name, groups: map[mode]*singleflight.Group[string]{}}

@@ -7,10 +7,10 @@ import (
 	"github.com/leasehold-go/leasehold/internal/database"
 )
 
-func TestMain(m *testing.M) { demotest.Main(m, program) }
+func TestMain(m *testing.M) { demotest.Main(m, main) }
 
 func TestEachJobIsFinishedOnce(t *testing.T) {
-	demotest.OnEachDatabase(t, func(t *testing.T) { demotest.Check(t, program) })
+	demotest.OnEachDatabase(t, func(t *testing.T) { demotest.Check(t) })
 }
 
 // The database decides even where the lease has let two workers through.

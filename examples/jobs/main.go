@@ -27,13 +27,7 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-var program = demo.Program{
-	Name:  "jobs",
-	Run:   run,
-	Roles: map[string]demo.Role{"worker": worker},
-}
-
-func main() { program.Main() }
+func main() { demo.Main(run, map[string]demo.Role{"worker": worker}) }
 
 const (
 	jobs = 24

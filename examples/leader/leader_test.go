@@ -10,9 +10,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-func TestMain(m *testing.M) { demotest.Main(m, program) }
+func TestMain(m *testing.M) { demotest.Main(m, main) }
 
-func TestOneLeaderAtATime(t *testing.T) { demotest.Check(t, program) }
+func TestOneLeaderAtATime(t *testing.T) { demotest.Check(t) }
 
 func TestOverlapsAreFound(t *testing.T) {
 	event := func(from, kind string, token uint64, ms int) demo.Event {

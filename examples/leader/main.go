@@ -22,13 +22,7 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-var program = demo.Program{
-	Name:  "leader",
-	Run:   run,
-	Roles: map[string]demo.Role{"candidate": candidate},
-}
-
-func main() { program.Main() }
+func main() { demo.Main(run, map[string]demo.Role{"candidate": candidate}) }
 
 // leaseTTL bounds how long the fleet has no leader after a crash. It is short
 // because somebody is watching.

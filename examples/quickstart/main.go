@@ -24,13 +24,7 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-var program = demo.Program{
-	Name:  "quickstart",
-	Run:   run,
-	Roles: map[string]demo.Role{"worker": worker},
-}
-
-func main() { program.Main() }
+func main() { demo.Main(run, map[string]demo.Role{"worker": worker}) }
 
 // The workers outnumber every cap, so that somebody always waits: a cap that is never under
 // pressure proves nothing.

@@ -26,13 +26,7 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-var program = demo.Program{
-	Name:  "tenants",
-	Run:   run,
-	Roles: map[string]demo.Role{"service": service},
-}
-
-func main() { program.Main() }
+func main() { demo.Main(run, map[string]demo.Role{"service": service}) }
 
 const (
 	limit     = 4 // of a tenant, as the processes are configured

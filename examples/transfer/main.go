@@ -26,13 +26,7 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-var program = demo.Program{
-	Name:  "transfer",
-	Run:   run,
-	Roles: map[string]demo.Role{"mover": mover},
-}
-
-func main() { program.Main() }
+func main() { demo.Main(run, map[string]demo.Role{"mover": mover}) }
 
 const (
 	processes = 4

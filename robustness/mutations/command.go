@@ -1,6 +1,6 @@
 package main
 
-// commands are the guards of the command line.
+// commands are the guards of the command line, and some of telemetry and of an example.
 var commands = []mutation{
 	cut("run: SIGTERM comes before the lease ends", "cmd/leasehold/internal/run/guard.go", "./cmd/leasehold", "TestCutNetwork",
 		"case g.Lost == LostTerm && now >= g.deadline-g.Grace:", "case false:"),
@@ -14,7 +14,7 @@ var commands = []mutation{
 		"a.guard.tell(\"lost %d\", int64(clock()+grace))", "_ = grace"),
 	cut("run: --lost kill asks for nothing", "cmd/leasehold/internal/run/guard.go", "./cmd/leasehold", "TestRevokedProgram",
 		"if g.terminal != 0 || g.Lost != LostTerm || g.program == 0 || g.ended {", "if g.terminal != 0 || g.program == 0 || g.ended {"),
-	cut("run: --lost warn ends nothing", "cmd/leasehold/internal/run/guard.go", "./cmd/leasehold", "TestProgramGoesOn",
+	cut("run: --lost warn ends nothing", "cmd/leasehold/internal/run/guard.go", "./cmd/leasehold", "TestRevokedProgram",
 		"case g.Lost == LostWarn && !g.ended:", "case false:"),
 	cut("set-limit: a total has no hashed key", "cmd/leasehold/internal/cli/change.go", "./cmd/leasehold/internal/cli", "TestIdleFamily",
 		"if !x.total {\n\t\t\t\t\tof = listing.Of", "if !x.total || x.hashed {\n\t\t\t\t\tof = listing.Of"),
@@ -56,12 +56,16 @@ var commands = []mutation{
 		"\t\t\tlines[i] = safe\n", "\t\t\t_ = i\n"),
 	cut("telemetry: a ctx that panics ends no process", "leaseholdotel/batch.go", "./leaseholdotel", "TestCtxThatPanics",
 		"defer func() { _ = recover() }() // a method of its ctx panicked", ""),
+	cut("fencing example: the condition keeps a stale write out", "examples/fencing/main.go", "./examples/fencing", "TestStaleOwner",
+		"WHERE id = $2 AND last_token < $3", "WHERE id = $2 AND last_token <> $3"),
 	cut("JSON is harmless on a terminal", "cmd/leasehold/internal/text/json.go", "./cmd/leasehold/internal/cli", "TestNamesInJSON",
 		"case r < utf8.RuneSelf && r != 0x7f || harmless(r):", "case r >= 0:"),
 	cut("a URL with an unescaped password is refused", "cmd/leasehold/internal/connect/connect.go", "./cmd/leasehold/internal/connect", "TestPasswordIsNever",
 		"strings.Contains(rest[i:], \"@\") {", "strings.Contains(rest[i:], \"@@\") {"),
 	cut("doctor: a right that was not found out is unknown", "cmd/leasehold/internal/doctor/rights.go", "./cmd/leasehold/internal/doctor", "TestRightThat",
 		"unknown = append(unknown, strings", "_ = append(unknown, strings"),
+	cutOnServers("doctor: the clocks of replicas are looked at", "cmd/leasehold/internal/doctor/replicas.go", "./cmd/leasehold/internal/doctor", "TestReplicaAndItsLag",
+		"all = append(all, reading{\"the replica \" + r.addr, by})", "_ = by"),
 	cut("the page: slow clients make room", "cmd/leasehold/internal/cli/connections.go", "./cmd/leasehold", "TestSlowClients",
 		"case own >= b.perClient:", "case own < 0:"),
 	cut("the page: requests of a client are bounded", "cmd/leasehold/internal/cli/connections.go", "./cmd/leasehold", "TestRequestsOfAClient",

@@ -17,34 +17,29 @@ import (
 // Redis may hold a password.
 const envChild = "LEASEHOLD_EXAMPLE_CHILD"
 
-// identity is the value of envChild.
-type identity struct {
-	Role, Name, Run, Redis string
-	Args                   []string
-}
-
 // Role is the main function of a child process. It returns soon after ctx has ended, which
 // happens when the parent asks it to stop, or dies. Check and Must end it, too.
 type Role func(ctx context.Context, c *Child) error
 
-// Child is a child process as it sees itself.
+// Child is a child process as it sees itself. Its JSON is the value of envChild.
 type Child struct {
-	Name   string // in the parent's words, such as "A"
-	Run    string // the run's name
-	Args   []string
-	Redis  *redis.Client
-	Orders <-chan string // lines that the parent sent
+	Name      string // in the parent's words, such as "A"
+	Run       string // the run's name
+	Args      []string
+	Role, URL string
+
+	Redis  *redis.Client `json:"-"`
+	Orders <-chan string `json:"-"` // lines that the parent sent
 }
 
-// runChild runs the role of a child process.
+// runChild plays the role of a child process.
 func runChild(roles map[string]Role, text string) (err error) {
 	defer catch(&err)
-	var id identity
-	Check(json.Unmarshal([]byte(text), &id))
-	rdb := Must(Client(id.Redis))
-	defer rdb.Close()
-	ctx, orders := obey(rdb)
-	return roles[id.Role](ctx, &Child{Name: id.Name, Run: id.Run, Args: id.Args, Redis: rdb, Orders: orders})
+	var c Child
+	Check(json.Unmarshal([]byte(text), &c))
+	c.Redis = Must(Client(c.URL))
+	defer c.Redis.Close()
+	return roles[c.Role](c.obey(), &c)
 }
 
 // The orders of [Process.Cut] and [Process.Mend].
@@ -52,26 +47,27 @@ const cut, mend = "cut", "mend"
 
 // obey reads the parent's orders from stdin. The end of stdin ends ctx: the
 // parent closed it, or died, in which case the kernel did.
-func obey(rdb *redis.Client) (ctx context.Context, orders <-chan string) {
+func (c *Child) obey() context.Context {
 	ctx, stop := context.WithCancel(context.Background())
-	received := make(chan string, 100)
+	orders := make(chan string, 100)
+	c.Orders = orders
 	go func() {
 		end := func() {}
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 			switch in.Text() {
 			case cut:
-				end = leaseholdtest.Outage(rdb)
+				end = leaseholdtest.Outage(c.Redis)
 			case mend:
 				end()
 			default:
-				received <- in.Text()
+				orders <- in.Text()
 			}
 		}
 		stop()
 		time.Sleep(5 * time.Second)
 		os.Exit(3) // a child that hangs does not outlive its parent by much
 	}()
-	return ctx, received
+	return ctx
 }
 
 // Event is what a child reports, as a line of JSON on its stdout. Each example

@@ -4,12 +4,13 @@ package demo
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -19,22 +20,6 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/database"
 )
-
-// Program is an example: a parent process that shows something, and the roles of
-// its child processes.
-type Program struct {
-	Name string
-
-	// Run is the whole show. The problems that it returns went against what the
-	// example promises.
-	Run   func(s *Show) Problems
-	Roles map[string]Role
-
-	Serves bool // it runs until it is interrupted, which is no problem
-}
-
-// limit is after how long a run is given up.
-const limit = 100 * time.Second
 
 // Problems is what went against what an example promises, and what kept it from
 // being tried.
@@ -47,47 +32,28 @@ func (p *Problems) If(wrong bool, format string, args ...any) {
 	}
 }
 
-// Main runs the program as the parent, or in a child as its role, and exits: with
-// 0 where Run found no problem.
-func (p Program) Main() {
-	p.RunIfChild()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if !p.Serves {
-		var cancel func()
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %v: gave up", limit))
-		defer cancel()
+// Main is an example's main function. In the parent process it gives the show, and exits
+// with 1 if run found a problem. A child process, which a [Fleet] has started, plays its role.
+func Main(run func(s *Show) Problems, roles map[string]Role) {
+	// go-redis logs each connection that an example cuts. What matters comes back
+	// as an error, too.
+	logging.Disable()
+	var problems Problems
+	if child := os.Getenv(envChild); child != "" {
+		err := runChild(roles, child)
+		problems.If(err != nil, "%v", err)
+	} else {
+		problems = give(run)
 	}
-	problems, err := p.Show(ctx, os.Stdout)
-	if ctx.Err() != nil && !p.Serves {
-		err = context.Cause(ctx)
-	}
-	problems.If(err != nil, "%v", err)
 	for _, problem := range problems {
-		fmt.Fprintf(os.Stderr, "%s: %s\n", p.Name, problem)
+		fmt.Fprintln(os.Stderr, problem)
 	}
 	if len(problems) > 0 {
 		os.Exit(1)
 	}
 }
 
-// RunIfChild runs the role and exits, where this process was started by a
-// [Fleet]. A TestMain calls it first, because a test binary's children are
-// test binaries.
-func (p Program) RunIfChild() {
-	// go-redis logs each connection that an example cuts. What matters comes back
-	// as an error, too.
-	logging.Disable()
-	if child := os.Getenv(envChild); child != "" {
-		if err := runChild(p.Roles, child); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-}
-
-// Show is one run of an example, as its parent process sees it. Run reads as the
+// Show is one run of an example, as its parent process sees it. Its run reads as the
 // story that it tells: what fails in it, also in a method of a [Fleet] or a [Process], ends the
 // show with that error.
 type Show struct {
@@ -96,10 +62,25 @@ type Show struct {
 	Server string // what is printed of it
 	Redis  *redis.Client
 
-	name  string
-	out   io.Writer
 	began time.Time
 	ends  []func() // what was started is ended in the reverse order
+}
+
+// give finds or starts the Redis, and runs the whole show.
+func give(run func(s *Show) Problems) (problems Problems) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s := &Show{Ctx: ctx, began: time.Now()}
+	var err error
+	defer func() { problems.If(err != nil, "%v", err) }()
+	defer catch(&err)
+	defer func() {
+		for i := len(s.ends) - 1; i >= 0; i-- {
+			s.ends[i]()
+		}
+	}()
+	s.connect()
+	return run(s)
 }
 
 // failure is what Check panics with.
@@ -117,7 +98,7 @@ func catch(err *error) {
 }
 
 // Check ends the show, or the child, with an error, if there is one. It may be called only on
-// the goroutine of Run, or of a Role.
+// the goroutine of the show, or of a Role.
 func Check(errs ...error) {
 	if err := errors.Join(errs...); err != nil {
 		panic(failure{err})
@@ -128,20 +109,6 @@ func Check(errs ...error) {
 func Must[T any](v T, err error) T {
 	Check(err)
 	return v
-}
-
-// Show finds or starts the Redis, runs the whole show and prints it on out. An error
-// says that the show could not be given.
-func (p Program) Show(ctx context.Context, out io.Writer) (problems Problems, err error) {
-	s := &Show{Ctx: ctx, name: p.Name, out: out, began: time.Now()}
-	defer catch(&err)
-	defer func() {
-		for i := len(s.ends) - 1; i >= 0; i-- {
-			s.ends[i]()
-		}
-	}()
-	s.connect()
-	return p.Run(s), nil
 }
 
 // Defer calls end when the show ends.
@@ -182,15 +149,18 @@ func Client(url string) (*redis.Client, error) {
 // Database finds or makes the database of the show, which its processes find by their
 // environment, and runs these statements there.
 func (s *Show) Database(statements ...string) (*database.Database, *sql.DB) {
-	d, db, err := database.Make(s.Ctx, RunName(s.name), statements...)
+	d, db, err := database.Make(s.Ctx, RunName(), statements...)
 	Check(err)
 	s.Defer(d.Close)
 	s.Defer(func() { _ = db.Close() })
 	return d, db
 }
 
+// RunName is a name that keeps a run apart from others on the same server.
+func RunName() string { return "example-" + strings.ToLower(rand.Text()[:8]) }
+
 // Print prints a line.
-func (s *Show) Print(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
+func (s *Show) Print(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
 // Say prints a line with the time since the show began.
 func (s *Show) Say(format string, args ...any) {

@@ -3,7 +3,6 @@ package demo
 import (
 	"bufio"
 	"bytes"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -39,7 +38,7 @@ type Process struct {
 
 // Fleet has no process yet. What is left of it is killed when the show ends.
 func (s *Show) Fleet() *Fleet {
-	f := &Fleet{Run: RunName(s.name), show: s, grown: make(chan struct{})}
+	f := &Fleet{Run: RunName(), show: s, grown: make(chan struct{})}
 	s.Defer(func() {
 		for _, p := range f.processes {
 			p.Kill()
@@ -48,13 +47,10 @@ func (s *Show) Fleet() *Fleet {
 	return f
 }
 
-// RunName is a name that keeps a run apart from others on the same server.
-func RunName(program string) string { return program + "-" + strings.ToLower(rand.Text()[:8]) }
-
 // Start starts this program again, as a child with a role.
 func (f *Fleet) Start(name, role string, args ...string) *Process {
 	cmd := exec.Command(Must(os.Executable()))
-	id := Must(json.Marshal(identity{role, name, f.Run, f.show.URL, args}))
+	id := Must(json.Marshal(Child{Name: name, Run: f.Run, Args: args, Role: role, URL: f.show.URL}))
 	cmd.Env = append(os.Environ(), envChild+"="+string(id))
 	ownGroup(cmd)
 	var stderr bytes.Buffer
@@ -166,7 +162,7 @@ func (p *Process) Kill() {
 }
 
 // Pause stops the process so that it does not notice (SIGSTOP).
-func (p *Process) Pause() { Check(pause(p.cmd.Process)) }
+func (p *Process) Pause() { Check(p.cmd.Process.Signal(sigStop)) }
 
 // Resume lets a paused process go on (SIGCONT).
-func (p *Process) Resume() { Check(resume(p.cmd.Process)) }
+func (p *Process) Resume() { Check(p.cmd.Process.Signal(sigCont)) }

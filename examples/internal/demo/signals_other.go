@@ -3,14 +3,11 @@
 package demo
 
 import (
-	"errors"
-	"os"
 	"os/exec"
+	"syscall"
 )
 
-var errNoSignals = errors.New("this system cannot stop a process so that it does not notice")
-
-func pause(*os.Process) error  { return errNoSignals }
-func resume(*os.Process) error { return errNoSignals }
+// This system cannot stop a process so that it does not notice: to send these is an error.
+const sigStop, sigCont = syscall.Signal(-1), syscall.Signal(-1)
 
 func ownGroup(*exec.Cmd) {}

@@ -3,16 +3,11 @@
 package demo
 
 import (
-	"os"
 	"os/exec"
 	"syscall"
 )
 
-// pause stops a process so that it does not notice (SIGSTOP).
-func pause(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
-
-// resume lets a paused process go on (SIGCONT).
-func resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
+const sigStop, sigCont = syscall.SIGSTOP, syscall.SIGCONT
 
 // ownGroup puts a child into a process group of its own. A Ctrl-C then reaches
 // the parent alone, which ends the others; and should the parent be killed, the

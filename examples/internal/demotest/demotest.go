@@ -4,11 +4,11 @@ package demotest
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
-	"github.com/leasehold-go/leasehold/examples/internal/demo"
 	"github.com/leasehold-go/leasehold/internal/database"
 )
 
@@ -35,27 +35,39 @@ func OnEachDatabase(t *testing.T, test func(t *testing.T)) {
 	})
 }
 
+// asExample, set, makes the test's binary the example.
+const asExample = "LEASEHOLD_EXAMPLE_TEST"
+
 // Main is an example's TestMain.
-func Main(m *testing.M, p demo.Program) {
-	p.RunIfChild()
-	os.Exit(m.Run())
+func Main(m *testing.M, main func()) {
+	if os.Getenv(asExample) == "" {
+		os.Exit(m.Run())
+	}
+	main()
 }
 
-// Check gives the show on an embedded Redis. It fails the test where there is a problem, and
+// Run runs the example as a user does, and returns what it prints, and says of problems. err is that of its exit code.
+func Run(t *testing.T, args ...string) (text, problems string, err error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asExample+"=1")
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Run()
+	return out.String(), errs.String(), err
+}
+
+// Check runs the example on an embedded Redis. It fails the test where there is a problem, and
 // where a line is wider than a terminal of 80 columns.
-func Check(t *testing.T, p demo.Program) {
+func Check(t *testing.T, args ...string) {
 	t.Helper()
 	t.Setenv("REDIS_URL", "")
-	var text strings.Builder
-	problems, err := p.Show(t.Context(), &text)
-	t.Log("\n" + text.String())
-	if err != nil {
-		t.Fatal(err)
+	text, problems, err := Run(t, args...)
+	t.Log("\n" + text)
+	if err != nil || problems != "" {
+		t.Errorf("%v: %s", err, problems)
 	}
-	for _, problem := range problems {
-		t.Error(problem)
-	}
-	for line := range strings.Lines(text.String()) {
+	for line := range strings.Lines(text) {
 		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 80 {
 			t.Errorf("wider than 80 columns: %q", line)
 		}
