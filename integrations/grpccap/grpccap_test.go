@@ -128,20 +128,6 @@ func TestGracefulStopServesWaitingCalls(t *testing.T) {
 	captest.WantState(t, caps, 0, 0)
 }
 
-func TestMistakeIsInternal(t *testing.T) {
-	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
-	for _, failOpen := range []bool{false, true} {
-		_, client := start(t, caps, grpccap.Config{
-			FailOpen: failOpen,
-			Permits:  func(context.Context, string, any) int { return 2 },
-		}, &service{unary: func(context.Context) error {
-			t.Error("the handler ran")
-			return nil
-		}})
-		wantCode(t, call(t.Context(), client), codes.Internal)
-	}
-}
-
 func TestKeyOfTheCall(t *testing.T) {
 	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
 	var method string
@@ -168,13 +154,17 @@ func TestKeyOfTheCall(t *testing.T) {
 	wantCode(t, redistest.Get(t, "an answer", none), codes.OK)
 }
 
-// While Redis cannot be asked, a call gets Unavailable, or is handled with FailOpen. TestHungRedis of httpcap shows how
-// soon, since both adapters share the gate.
-func TestUnavailable(t *testing.T) {
+// A call that can never be served is a mistake, with FailOpen, too. While Redis cannot be asked, a call gets Unavailable,
+// or is handled with FailOpen. TestHungRedis of httpcap shows how soon, since both adapters share the gate.
+func TestMistakeAndUnavailable(t *testing.T) {
 	for failOpen, want := range map[bool]codes.Code{false: codes.Unavailable, true: codes.OK} {
-		caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
-		_, client := start(t, caps, grpccap.Config{FailOpen: failOpen}, &service{unary: func(context.Context) error { return nil }})
+		caps, permits, handled := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1}), 2, false
+		_, client := start(t, caps, grpccap.Config{FailOpen: failOpen, Permits: func(context.Context, string, any) int { return permits }},
+			&service{unary: func(context.Context) error { handled = true; return nil }})
+		wantCode(t, call(t.Context(), client), codes.Internal)
+		redistest.Check(t, !handled, "the handler ran")
 		redistest.WantErr(t, caps.Close(t.Context()))
+		permits = 1
 		wantCode(t, call(t.Context(), client), want)
 	}
 }
