@@ -40,6 +40,7 @@ func write(log string) {
 // A fleet of tools whose programs append their tokens to a log as long as they run, while tools
 // are stopped, killed, terminated and cut off from Redis, and holders are revoked.
 func TestTokensInALogNeverFall(t *testing.T) {
+	t.Parallel()
 	rounds := 24
 	if testing.Short() {
 		rounds = 12
@@ -165,6 +166,7 @@ func (f *fleet) tokens() (all []uint64) {
 // run takes a lock that several servers decide. Neither one that takes connections and answers nothing nor one that
 // is gone is in its way.
 func TestRunUnderALockOfAQuorum(t *testing.T) {
+	t.Parallel()
 	version := redistest.Newest(t)
 	var servers []*redistest.Server
 	var rdbs []redis.UniversalClient

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	case len(os.Args) > 1 && os.Args[1] == "become":
 		become()
 	default:
-		redistest.Main(m)
+		redistest.MainOf(m, 8)
 	}
 }
 

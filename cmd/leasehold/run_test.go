@@ -14,6 +14,7 @@ import (
 )
 
 func TestExitCodes(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	busy := s.holds()
 	plain := filepath.Join(t.TempDir(), "plain")
@@ -24,7 +25,7 @@ func TestExitCodes(t *testing.T) {
 	permit := func(more ...string) []string {
 		return append([]string{"run", "--semaphore", s.name, "--key", "k"}, more...)
 	}
-	for about, c := range map[string]struct {
+	cases := map[string]struct {
 		args []string
 		code int
 	}{
@@ -64,12 +65,18 @@ func TestExitCodes(t *testing.T) {
 		"a URL as an argument":       {[]string{"ls", "a", "redis://:S3cr3t@h"}, 64},
 		"a URL as a value":           {[]string{"ls", "--sort", "redis://:S3cr3t\"@h"}, 64},
 		"a URL of a misspelt flag":   {[]string{"--redi=redis://:S3cr3t@h", "ls"}, 64},
-	} {
-		x := start(t, s.url, c.args...)
-		if said := x.stderr.String(); x.code() != c.code || strings.Contains(said, "S3c") || strings.Contains(said, "left processes behind") {
-			t.Errorf("%s: exit code %d, want %d; standard error: %s", about, x.code(), c.code, x.stderr.String())
-		}
 	}
+	t.Run("codes", func(t *testing.T) {
+		for about, c := range cases {
+			t.Run(about, func(t *testing.T) {
+				t.Parallel()
+				x := start(t, s.url, c.args...)
+				code, said := x.code(), x.stderr.String()
+				redistest.Check(t, code == c.code && !strings.Contains(said, "S3c") && !strings.Contains(said, "left processes behind"),
+					"exit code %d, want %d; standard error: %s", code, c.code, said)
+			})
+		}
+	})
 	s.run("--wait", "1s", "--", "true").ends(75, "mutex "+s.name+"/k was not free in time", "the program did not run", "leasehold show --mutex "+s.name+" --key k")
 	busy.signal(syscall.SIGTERM)
 	busy.ends(128 + 15)
@@ -105,23 +112,27 @@ const group = `(trap "" TERM HUP; while :; do sleep 0.05; done) & echo $! $$; wa
 // A tool that is stopped renews nothing: the next holder gets the lock at its
 // end, and by then the program is gone.
 func TestStoppedToolsProgramEndsBeforeTheLease(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"term", "kill"} {
-		s := newSite(t)
-		x := s.sh(group, "--ttl", "4s", "--lost", how)
-		all := pids(t, x.line(), 2)
-		x.signal(syscall.SIGSTOP)
-		next := s.sh(fmt.Sprintf("for p in %d %d; do kill -0 $p 2>/dev/null && ps -o stat= -p $p; done; echo over", all[0], all[1]))
-		for line := next.line(); line != "over"; line = next.line() {
-			if !strings.HasPrefix(line, "Z") { // what the stopped tool has not reaped
-				t.Fatalf("%s: the next holder sees the program, in state %q", how, line)
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			x := s.sh(group, "--ttl", "4s", "--lost", how)
+			all := pids(t, x.line(), 2)
+			x.signal(syscall.SIGSTOP)
+			next := s.sh(fmt.Sprintf("for p in %d %d; do kill -0 $p 2>/dev/null && ps -o stat= -p $p; done; echo over", all[0], all[1]))
+			for line := next.line(); line != "over"; line = next.line() {
+				// A zombie is what the stopped tool has not reaped.
+				redistest.CheckNow(t, strings.HasPrefix(line, "Z"), "the next holder sees the program, in state %q", line)
 			}
-		}
-		x.signal(syscall.SIGCONT)
-		x.ends(124)
+			x.signal(syscall.SIGCONT)
+			x.ends(124)
+		})
 	}
 }
 
 func TestCutNetworkStopsTheProgramInTime(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	p := redistest.NewProxy(t, s.addr)
 	x := s.sh(`trap "echo told" TERM; echo on; while :; do sleep 0.02; done`, "--redis", "redis://"+p.Addr(), "--ttl", "3s", "--grace", "1s")
@@ -129,6 +140,7 @@ func TestCutNetworkStopsTheProgramInTime(t *testing.T) {
 	p.Cut(true, true)
 	x.says("told")
 	redistest.Check(t, s.rdb.PTTL(t.Context(), s.part("holders")).Val() > 0, "SIGTERM came after the lease's end")
+	p.Heal() // a renewal gives a program that was told to stop no more time
 	x.ends(124)
 }
 

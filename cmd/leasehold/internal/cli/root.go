@@ -47,7 +47,8 @@ says what the server's settings mean for them, and runs programs under a lock.
 Redis is a URL in $REDIS_URL or --redis: redis://host:6379/0, rediss:// with
 TLS, redis+cluster://host:7000?addr=other:7000 for a Cluster,
 redis+sentinel://host:26379/0?master_name=main for Sentinel, or unix:///path. A
-password need not be in it: see --redis-file and --redis-password-file.`,
+password need not be in it: see --redis-file and --redis-password-file. The user
+and the password in a URL of Sentinel are the sentinels' own.`,
 		Version:      version(),
 		SilenceUsage: true, SilenceErrors: true,
 	}

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -97,12 +98,16 @@ func TestClockThatIsAMinuteOff(t *testing.T) {
 }
 
 func TestReplicaAndItsLag(t *testing.T) {
-	primary, replica := redistest.StartPair(t, redistest.Newest(t), "--appendonly", "yes")
+	primary, clock := redistest.StartWithClock(t, redistest.Newest(t), "--appendonly", "yes", "--repl-diskless-sync-delay", "0")
+	host, port, _ := net.SplitHostPort(primary.Addr())
+	replica := redistest.StartServer(t, redistest.Newest(t), "--replicaof", host+" "+port)
 	redistest.Eventually(t, "the primary to see its replica online", func() bool {
 		return strings.Contains(primary.Client().Info(t.Context(), "replication").Val(), "state=online")
 	})
 	want(t, look(t, primary.Client()), "replicas", Note, replica.Addr(), "bytes behind")
 	want(t, look(t, replica.Client()), "replicas", Bad, "replica itself")
+	clock.Shift(-time.Minute)
+	want(t, look(t, primary.Client()), "clock", Bad, "the clocks of the server and the replica "+replica.Addr()+" are ", "After a failover")
 	v := &visit{nodes: []node{{name: "the server", info: map[string]string{
 		"role": "master", "master_repl_offset": "50000000", "slave0": "ip=10.0.0.1,port=6379,state=online,offset=1,lag=1",
 	}}}}
@@ -173,7 +178,7 @@ func TestAllDeploymentsAreLookedAt(t *testing.T) {
 			t.Skip("the embedded server has no settings")
 		}
 		r := look(t, target.Admin(t))
-		for _, check := range []string{"version", "rights", "messages", "eviction"} {
+		for _, check := range []string{"version", "rights", "messages", "eviction", "clock"} {
 			want(t, r, check, Good)
 		}
 		if target.Kind == redistest.KindCluster {

@@ -102,7 +102,7 @@ func (v *visit) clocks(ctx context.Context) {
 		}
 		v.find(f)
 		for _, r := range n.replicas() {
-			rdb, ok := v.dial(r.addr)
+			rdb, ok := n.dial(r.addr)
 			if !ok {
 				continue
 			}
@@ -142,25 +142,13 @@ func ahead(ctx context.Context, rdb redis.UniversalClient) (ahead, trip time.Dur
 	return ahead, trip, nil
 }
 
-// dial reaches a replica as the primary is reached, where that can be told.
-func (v *visit) dial(addr string) (redis.UniversalClient, bool) {
-	o := new(redis.Options)
-	switch c := v.rdb.(type) {
-	case *redis.Client:
-		*o = *c.Options()
-		if o.Network == "unix" || o.TLSConfig != nil { // its TLS port is not told
-			return nil, false
-		}
-		o.Dialer = nil
-	case *redis.ClusterClient:
-		p := c.Options()
-		if p.TLSConfig != nil {
-			return nil, false
-		}
-		o.Username, o.Password = p.Username, p.Password
-	default:
+// dial reaches a replica as its primary is reached, where that can be told.
+func (n node) dial(addr string) (*redis.Client, bool) {
+	c, ok := n.rdb.(*redis.Client)
+	if !ok || c.Options().Network == "unix" || c.Options().TLSConfig != nil { // its TLS port is not told
 		return nil, false
 	}
-	o.Network, o.Addr, o.DialTimeout, o.MaxRetries = "tcp", addr, time.Second, -1
-	return redis.NewClient(o), true
+	o := *c.Options()
+	o.Network, o.Addr, o.Dialer, o.DialTimeout, o.MaxRetries = "tcp", addr, nil, time.Second, -1
+	return redis.NewClient(&o), true
 }
