@@ -166,7 +166,6 @@ func (f *fleet) tokens() (all []uint64) {
 // run takes a lock that several servers decide. Neither one that takes connections and answers nothing nor one that
 // is gone is in its way.
 func TestRunUnderALockOfAQuorum(t *testing.T) {
-	t.Parallel()
 	version := redistest.Newest(t)
 	var servers []*redistest.Server
 	var rdbs []redis.UniversalClient

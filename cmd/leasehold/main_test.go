@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	case len(os.Args) > 1 && os.Args[1] == "become":
 		become()
 	default:
-		redistest.MainOf(m, 8)
+		redistest.MainOf(m, 6)
 	}
 }
 

@@ -69,7 +69,6 @@ func TestRevokedWaiterRunsNothing(t *testing.T) {
 // The program that comes next starts once the tool of a revoked one has noted that its program has ended, long
 // before the revoked lease would have. A tool that is not to wait ends until then.
 func TestNextProgramStartsAfterARevokedOne(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	locks := s.locks(0)
 	at := time.Now()
@@ -100,7 +99,6 @@ func TestNextProgramStartsAfterARevokedOne(t *testing.T) {
 // Where nobody notes the end, as a holder that is no tool, or a tool that was killed, the
 // next program starts when the revoked lease would have ended.
 func TestNextProgramStartsWhenARevokedLeaseWouldHaveEnded(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	locks := s.locks(6 * time.Second)
 	l := redistest.Must(locks.Lock(t.Context(), "k"))(t)

@@ -14,7 +14,6 @@ import (
 )
 
 func TestExitCodes(t *testing.T) {
-	t.Parallel()
 	s := newSite(t)
 	busy := s.holds()
 	plain := filepath.Join(t.TempDir(), "plain")

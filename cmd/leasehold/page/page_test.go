@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -146,19 +147,39 @@ func TestOtherNamesAreRefused(t *testing.T) {
 	}
 }
 
+// A service mounts the page. Its bound of requests ends no stream.
 func TestMountedBelowAPath(t *testing.T) {
+	t.Parallel()
 	p := redistest.Must(page.New(redistest.MiniClient(t), page.Options{}))(t)
-	defer p.Close()
 	mux := http.NewServeMux()
 	mux.Handle("/leases/", http.StripPrefix("/leases", p))
-	s := httptest.NewServer(mux)
+	s := httptest.NewUnstartedServer(mux)
+	s.Config.ReadTimeout = 500 * time.Millisecond
+	s.Start()
 	defer s.Close()
+	defer p.Close()
 	resp, body := get(t, s.URL+"/leases/")
 	redistest.Check(t, resp.StatusCode == http.StatusOK && !strings.Contains(body, `="/`),
 		"%s, with absolute paths: %v", resp.Status, strings.Contains(body, `="/`))
 	if resp, _ := get(t, s.URL+"/leases/app.js"); resp.StatusCode != http.StatusOK {
 		t.Errorf("app.js: %s", resp.Status)
 	}
+	states := watch(t, s.URL+"/leases/events")
+	for range 3 {
+		redistest.CheckNow(t, redistest.Get(t, "a state", states) != nil, "the stream has ended")
+	}
+}
+
+// A client that never sends the rest of its request does not stay in a server that has no bound of its own.
+func TestHalfARequestEnds(t *testing.T) {
+	t.Parallel()
+	s := serve(t, redistest.MiniClient(t), page.Options{})
+	c := redistest.Must(net.Dial("tcp", s.Listener.Addr().String()))(t)
+	defer c.Close()
+	redistest.Must(fmt.Fprint(c, "POST /login HTTP/1.1\r\nHost: page\r\nContent-Length: 1000\r\n\r\ntoken="))(t)
+	ended := make(chan error, 1)
+	go func() { ended <- redistest.ErrorOf(io.ReadAll(c)) }()
+	redistest.WantErr(t, redistest.Get(t, "the end of the connection", ended))
 }
 
 func fill(t *testing.T, rdb redis.UniversalClient, n, others int) {
@@ -176,6 +197,7 @@ func fill(t *testing.T, rdb redis.UniversalClient, n, others int) {
 
 // Ten browsers cost the server what one costs, and nobody's cost nothing, with 10,000 keys among 100,000 others.
 func TestTenBrowsersCostWhatOneCosts(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.StartServer(t, redistest.Newest(t)).Client()
 	fill(t, rdb, 10_000, 100_000)
 	s := serve(t, rdb, page.Options{})
@@ -186,32 +208,34 @@ func TestTenBrowsersCostWhatOneCosts(t *testing.T) {
 		return n
 	}
 	one := watch(t, s.URL+"/events")
-	over := func() int64 { // five polls; a state comes after each
+	over := func() int64 { // four polls; a state comes after each
 		for len(one) > 0 {
 			<-one
 		}
-		redistest.Get(t, "a state", one)
+		for range 2 { // the first may be that of a browser that came
+			redistest.Get(t, "a state", one)
+		}
 		before := commands()
-		for range 5 {
+		for range 4 {
 			redistest.Get(t, "a state", one)
 		}
 		return commands() - before
 	}
 	redistest.Get(t, "a state", one)
-	time.Sleep(1500 * time.Millisecond)
 	alone := over()
 	for range 9 {
 		redistest.Get(t, "a state", watch(t, s.URL+"/events"))
 	}
-	time.Sleep(1500 * time.Millisecond)
 	together := over()
 	redistest.Check(t, together <= alone*13/10, "ten browsers cost %d commands, one %d", together, alone)
 }
 
 // A tenant of a family with a total that has gone idle holds nothing any more, whether or not its row is shown.
 func TestIdleTenantsHoldNothing(t *testing.T) {
+	t.Parallel()
 	for about, others := range map[string]int{"all keys are polled": 0, "what is shown is polled": 600} {
 		t.Run(about, func(t *testing.T) {
+			t.Parallel()
 			rdb := redistest.MiniClient(t)
 			fill(t, rdb, others, 0)
 			sem := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 5, Total: 5}))(t)

@@ -77,6 +77,9 @@ show once a second; while nobody watches it asks nothing.`,
 	return c
 }
 
+// requestBound is how long a request may take to come, also one that is refused: the server reads the rest of it first.
+const requestBound = 5 * time.Second
+
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
@@ -95,7 +98,7 @@ func (a *app) serving(ctx context.Context, p *page.Page, listen string, made boo
 		url += "#token=" + token
 	}
 	fmt.Fprintf(a.out, "Serving %s\n", url)
-	s := &http.Server{Handler: &bounds{Handler: p}, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 16}
+	s := &http.Server{Handler: &bounds{Handler: p}, ReadTimeout: requestBound, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 16}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(&bounded{Listener: l, most: mostConnections, perClient: mostOfAClient}) }()
 	select {

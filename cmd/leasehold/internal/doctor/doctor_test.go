@@ -159,6 +159,7 @@ func TestAllDocumentedRightsAreTried(t *testing.T) {
 }
 
 func TestProxyThatPassesNoMessages(t *testing.T) {
+	t.Parallel()
 	p := redistest.NewProxy(t, redistest.StartServer(t, redistest.Newest(t), "--appendonly", "yes").Addr())
 	p.DropMessages(true)
 	r := look(t, p.Client())
@@ -220,6 +221,7 @@ func TestRightThatIsNotFoundOutIsUnknown(t *testing.T) {
 }
 
 func TestServersOfAQuorumAreJudgedTogether(t *testing.T) {
+	t.Parallel()
 	v := redistest.Newest(t)
 	var servers []*redistest.Server
 	var rdbs []redis.UniversalClient
