@@ -1,6 +1,6 @@
 package main
 
-// commands are the guards of the command line, and some of telemetry and of an example.
+// commands are the guards of the command line, and some of telemetry and of the examples.
 var commands = []mutation{
 	cut("run: SIGTERM comes before the lease ends", "cmd/leasehold/internal/run/guard.go", "./cmd/leasehold", "TestCutNetwork",
 		"case g.Lost == LostTerm && now >= g.deadline-g.Grace:", "case false:"),
@@ -58,6 +58,8 @@ var commands = []mutation{
 		"defer func() { _ = recover() }() // a method of its ctx panicked", ""),
 	cut("fencing example: the condition keeps a stale write out", "examples/fencing/main.go", "./examples/fencing", "TestStaleOwner",
 		"WHERE id = $2 AND last_token < $3", "WHERE id = $2 AND last_token <> $3"),
+	cut("leader example: leaders beside each other are found", "examples/leader/main.go", "./examples/leader", "TestOneLeader",
+		"locks.Lead(ctx, \"leader\",", "locks.Lead(ctx, c.Name,"),
 	cut("JSON is harmless on a terminal", "cmd/leasehold/internal/text/json.go", "./cmd/leasehold/internal/cli", "TestNamesInJSON",
 		"case r < utf8.RuneSelf && r != 0x7f || harmless(r):", "case r >= 0:"),
 	cut("a URL with an unescaped password is refused", "cmd/leasehold/internal/connect/connect.go", "./cmd/leasehold/internal/connect", "TestPasswordIsNever",
@@ -68,6 +70,10 @@ var commands = []mutation{
 		"all = append(all, reading{\"the replica \" + r.addr, by})", "_ = by"),
 	cut("the page: slow clients make room", "cmd/leasehold/internal/cli/connections.go", "./cmd/leasehold", "TestSlowClients",
 		"case own >= b.perClient:", "case own < 0:"),
+	cut("the page: a request that comes byte by byte ends, also one that is refused", "cmd/leasehold/internal/cli/serve.go", "./cmd/leasehold", "TestSlowClients",
+		"ReadTimeout: requestBound", "ReadHeaderTimeout: requestBound"),
+	cut("the page: so it does in a server without a bound", "cmd/leasehold/page/page.go", "./cmd/leasehold/page", "TestHalfARequest",
+		"_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyBound))", "_ = bodyBound"),
 	cut("the page: requests of a client are bounded", "cmd/leasehold/internal/cli/connections.go", "./cmd/leasehold", "TestRequestsOfAClient",
 		"if !b.of(clientOf(r.RemoteAddr) + kind).Allow() {", "if _ = kind; false {"),
 	cut("ls: a holder that hangs is not usual", "internal/listing/since.go", "./cmd/leasehold/internal/cli", "TestLeaseThatIsHeldForLong",
