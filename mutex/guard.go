@@ -14,9 +14,11 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/permits"
 	"github.com/leasehold-go/leasehold/internal/report"
+	"github.com/leasehold-go/leasehold/luascripts"
 )
+
+var guardSetScript = call.NewScript("guard set", luascripts.GuardSet())
 
 // maxToken is the highest token that Redis's own numbers hold exactly.
 const maxToken = 1<<53 - 1
@@ -102,17 +104,18 @@ func (g *Guard) Set(ctx context.Context, key string, token uint64, value any, tt
 	if err != nil {
 		return g.fail(op, r, err)
 	}
-	one := permits.GuardSet(r.Part("value"), r.Part("seen"), strconv.FormatUint(token, 10), payload, ttl)
+	one := call.New(guardSetScript, 2, r.Part("value"), r.Part("seen"), strconv.FormatUint(token, 10), payload, call.Milliseconds(ttl))
 	written, errs := await(ctx, func(ctx context.Context) (bool, error) {
 		reply, err := g.client.Do(ctx, one)
-		if err != nil {
+		switch {
+		case err != nil:
 			return false, err
-		}
-		written, err := permits.ReadGuardSet(reply)
-		if err == nil && !written {
+		case len(reply) != 1 || reply[0] < 0 || reply[0] > 1: // no verdict
+			return false, call.Malformed("guard set", reply)
+		case reply[0] == 0:
 			g.events.Observe(leasehold.Event{Kind: leasehold.EventGuardRefused, Key: r.Key()})
 		}
-		return written, err
+		return reply[0] == 1, nil
 	})
 	switch {
 	case errs != nil:

@@ -10,7 +10,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/permits"
-	"github.com/leasehold-go/leasehold/internal/quorum"
 )
 
 // minKeep is the shortest time for which the completion of a slot is remembered.
@@ -61,12 +60,12 @@ func (m *Mutex) once(ctx context.Context, op string, r run, wait bool) (ran bool
 		return false, m.manager.Reject(op, r.key, err)
 	}
 	if m.quorum != nil { // its enters do not look
-		if complete, err := once.isComplete(ctx); err != nil || complete {
-			return false, m.notComplete(ctx, op, r.key, err)
+		if complete, err := m.isComplete(ctx, op, r.key, once); err != nil || complete {
+			return false, err
 		}
 	}
 	a := attempt(op, r.key, wait)
-	a.Want = once.want
+	a.Want = once
 	m.beside(ctx, &a)
 	l := new(lease.Lease)
 	complete, err := m.manager.Acquire(ctx, a, l)
@@ -94,8 +93,8 @@ func (m *Mutex) once(ctx context.Context, op string, r run, wait bool) (ran bool
 	// only a holder completes it. Any other grant may be newer than the look. The former holder
 	// may have completed the slot in the very call that granted.
 	if !l.ByEnter() || m.quorum != nil {
-		if complete, err := once.isComplete(ctx); err != nil || complete {
-			return false, m.notComplete(ctx, op, r.key, err)
+		if complete, err := m.isComplete(ctx, op, r.key, once); err != nil || complete {
+			return false, err
 		}
 	}
 	ran = true
@@ -104,52 +103,39 @@ func (m *Mutex) once(ctx context.Context, op string, r run, wait bool) (ran bool
 	return ran, err
 }
 
-// A slot is one run of a job: what its attempt asks for, and the question whether it is complete.
-type slot struct {
-	want       any
-	isComplete func(ctx context.Context) (bool, error)
-}
-
-// notComplete returns the error of a question that had no answer, if err is not nil.
-func (m *Mutex) notComplete(ctx context.Context, op, key string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return m.manager.Reject(op, key, ctx.Err(), leasehold.ErrUnavailable, err)
-}
-
 // slot checks the arguments of a run.
-func (m *Mutex) slot(r run) (slot, error) {
+func (m *Mutex) slot(r run) (*permits.Once, error) {
 	resource, err := m.family.Resource(r.key)
 	switch n := len(r.slot); {
 	case err != nil:
-		return slot{}, err
+		return nil, err
 	case n == 0:
-		return slot{}, keys.Invalid("slot is empty; want 1 to %d bytes", keys.MaxLen)
+		return nil, keys.Invalid("slot is empty; want 1 to %d bytes", keys.MaxLen)
 	case n > keys.MaxLen:
-		return slot{}, keys.Invalid("slot has %d bytes; want 1 to %d", n, keys.MaxLen)
+		return nil, keys.Invalid("slot has %d bytes; want 1 to %d", n, keys.MaxLen)
 	case r.keep < minKeep:
-		return slot{}, keys.Invalid("keep is %v; want at least %v", r.keep, minKeep)
+		return nil, keys.Invalid("keep is %v; want at least %v", r.keep, minKeep)
 	case r.fn == nil:
-		return slot{}, keys.Invalid("fn is nil; want a function")
+		return nil, keys.Invalid("fn is nil; want a function")
 	}
-	name := keys.Shown(r.slot, m.family.Hash)
-	if m.quorum != nil {
-		once := quorum.NewOnce(resource, name, r.keep)
-		return slot{once, func(ctx context.Context) (bool, error) { return m.quorum.IsComplete(ctx, once) }}, nil
-	}
-	once := permits.NewOnce(resource, name, r.keep)
-	return slot{once, func(ctx context.Context) (bool, error) { return m.isComplete(ctx, once) }}, nil
+	return permits.NewOnce(resource, keys.Shown(r.slot, m.family.Hash), r.keep), nil
 }
 
-// isComplete asks Redis whether the slot is complete.
-func (m *Mutex) isComplete(ctx context.Context, once *permits.Once) (bool, error) {
-	complete, _, err := call.Wait(ctx, m.manager.Go, func(ctx context.Context) (bool, error) {
-		reply, err := m.manager.Client().Do(ctx, once.IsComplete())
-		if err != nil {
-			return false, err
-		}
-		return permits.ReadIsComplete(reply)
-	})
+// isComplete asks Redis whether a run is complete.
+func (m *Mutex) isComplete(ctx context.Context, op, key string, run *permits.Once) (complete bool, err error) {
+	if m.quorum != nil {
+		complete, err = m.quorum.IsComplete(ctx, run)
+	} else {
+		complete, _, err = call.Wait(ctx, m.manager.Go, func(ctx context.Context) (bool, error) {
+			reply, err := m.manager.Client().Do(ctx, run.IsComplete())
+			if err == nil && (len(reply) != 1 || reply[0] < 0 || reply[0] > 1) {
+				err = call.Malformed("is complete", reply)
+			}
+			return err == nil && reply[0] == 1, err
+		})
+	}
+	if err != nil {
+		err = m.manager.Reject(op, key, ctx.Err(), leasehold.ErrUnavailable, err)
+	}
 	return complete, err
 }

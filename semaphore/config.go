@@ -141,12 +141,9 @@ type Config struct {
 }
 
 func (c Config) check() []error {
-	var errs []error
-	if c.Limit < 1 || c.Limit > maxLimit {
-		errs = append(errs, keys.Bad("Limit", "is %d; want 1 to %d", c.Limit, maxLimit))
-	}
-	if c.Total < 0 || c.Total > maxTotal {
-		errs = append(errs, keys.Bad("Total", "is %d; want 1 to %d, or 0 for no bound", c.Total, maxTotal))
+	errs := []error{
+		keys.Unless(c.Limit >= 1 && c.Limit <= maxLimit, "Limit", "is %d; want 1 to %d", c.Limit, maxLimit),
+		keys.Unless(c.Total >= 0 && c.Total <= maxTotal, "Total", "is %d; want 1 to %d, or 0 for no bound", c.Total, maxTotal),
 	}
 	switch {
 	case c.MaxWaitersTotal == 0:
@@ -162,16 +159,12 @@ func (c Config) check() []error {
 }
 
 // checkTurns checks what lets permits stay in this process.
-func (c Config) checkTurns() (errs []error) {
-	if c.LocalFor != 0 && c.Total != 0 {
-		errs = append(errs, keys.Bad("LocalFor", "is %v, and Total is %d; want one of them to be 0: "+
-			"a permit that stays in this process would not count as a grant to its key, and keys would not get their shares", c.LocalFor, c.Total))
-	}
-	if c.KeepFor != 0 && c.Total != 0 {
-		errs = append(errs, keys.Bad("KeepFor", "is %v, and Total is %d; want one of them to be 0: "+
+func (c Config) checkTurns() []error {
+	return append(localturns.Check(c.LocalFor, c.KeepFor, c.TTL),
+		keys.Unless(c.LocalFor == 0 || c.Total == 0, "LocalFor", "is %v, and Total is %d; want one of them to be 0: "+
+			"a permit that stays in this process would not count as a grant to its key, and keys would not get their shares", c.LocalFor, c.Total),
+		keys.Unless(c.KeepFor == 0 || c.Total == 0, "KeepFor", "is %v, and Total is %d; want one of them to be 0: "+
 			"a permit that nobody uses would take room from other keys", c.KeepFor, c.Total))
-	}
-	return append(errs, localturns.Check(c.LocalFor, c.KeepFor, c.TTL)...)
 }
 
 func (c Config) family() keys.Family {

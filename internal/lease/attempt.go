@@ -93,35 +93,6 @@ func (m *Manager) time(at life.Moment) time.Time {
 	return m.born.Add(at)
 }
 
-// An endedLease is a lease that has just ended for its holder, whose Context is to be ended
-// once the lock is free: the context package calls the code of the caller's ctx.
-type endedLease struct {
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	why    error
-}
-
-func (e endedLease) tell() { EndContext(e.ctx, e.cancel, e.why) }
-
-// EndContext ends ctx by its cancel, unless that is nil. The package context ends ctx first, and then
-// calls the code of the caller's ctx. If that panics, it ends no process. If it hangs, it holds up no
-// other lease: only the holder's own goroutine, which releases, waits for it.
-func EndContext(ctx context.Context, cancel context.CancelCauseFunc, why error) {
-	if cancel == nil {
-		return
-	}
-	end := func() {
-		defer func() { _ = recover() }()
-		cancel(why)
-	}
-	if errors.Is(why, leasehold.ErrReleased) {
-		end()
-		return
-	}
-	go end()
-	<-ctx.Done()
-}
-
 // step locks the handle, makes a step of the life, and does what follows from it. r is what the
 // step is about; nil: time, or a wish of the user.
 func (a *attempt) step(r *protocol.Result, do func(now life.Moment) life.Effect) {
@@ -177,7 +148,6 @@ func (a *attempt) moved(was life.State, r *protocol.Result) {
 	}
 	if a.life.State == life.Holding {
 		a.token, a.grantAt, a.failure = r.Token, m.now(), nil
-		m.watch.add(a)
 	}
 	if was <= life.Holding && a.life.State > life.Holding {
 		delete(m.attempts, a.seq)
@@ -233,9 +203,19 @@ func (a *attempt) ended(r *protocol.Result) endedLease {
 // why can no longer change.
 func (a *attempt) fail(op string) error { return a.m.fail(op, a.res.Label(), a.why, a.failure) }
 
-// reschedule puts the attempt into the schedule for when its life is due, or takes it out.
+// due returns when the schedule is to look at the attempt: when its life is due, or its lease is to
+// be watched.
+func (a *attempt) due() (at life.Moment, slack time.Duration) {
+	at, slack = a.life.Due()
+	if old := a.grantAt + watchAfter; a.life.State == life.Holding && !a.watched && old < at {
+		return old, watchAfter / 4
+	}
+	return at, slack
+}
+
+// reschedule puts the attempt into the schedule for when it is due, or takes it out.
 func (a *attempt) reschedule() {
-	at, slack := a.life.Due()
+	at, slack := a.due()
 	switch {
 	case at == a.dueAt || at == life.Never && a.dueAt == 0:
 		return
@@ -253,6 +233,9 @@ func (a *attempt) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 	m := a.m
 	m.mu.Lock()
 	now := m.moment(t)
+	if a.life.State == life.Holding && !a.watched && now >= a.grantAt+watchAfter*3/4 {
+		a.watch(now)
+	}
 	pending := life.Moment(0)
 	if a.call != nil {
 		patience, longest := a.life.Patience(now)
@@ -261,7 +244,7 @@ func (a *attempt) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 		}
 	}
 	do, fx := a.life.Tick(now, pending)
-	at, slack := a.life.Due()
+	at, slack := a.due()
 	a.dueAt = at // the schedule learns it from what Due returns
 	end := a.after(fx, nil)
 	var c *call.Call

@@ -69,30 +69,21 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 		}
 		client = single
 	}
-	if cfg.TTL = cmp.Or(cfg.TTL, DefaultTTL); cfg.TTL < MinTTL {
-		errs = append(errs, keys.Bad("TTL", "is %v; want at least %v, or 0 for %v", cfg.TTL, MinTTL, DefaultTTL))
-	}
-	if cfg.MaxHold < 0 {
-		errs = append(errs, keys.Bad("MaxHold", "is %v; want 0 (no bound) or more", cfg.MaxHold))
-	}
-	if cfg.MaxWaiters < 0 {
-		errs = append(errs, keys.Bad("MaxWaiters", "is %d; want 0 (no bound) or more", cfg.MaxWaiters))
-	}
-	if cfg.MaxWait < 0 {
-		errs = append(errs, keys.Bad("MaxWait", "is %v; want 0 (as long as ctx lives) or more", cfg.MaxWait))
-	}
+	cfg.TTL = cmp.Or(cfg.TTL, DefaultTTL)
 	label, err := keys.LabelSuffix(cfg.Label)
-	if err != nil {
-		errs = append(errs, err)
-	}
+	errs = append(errs,
+		keys.Unless(cfg.TTL >= MinTTL, "TTL", "is %v; want at least %v, or 0 for %v", cfg.TTL, MinTTL, DefaultTTL),
+		keys.Unless(cfg.MaxHold >= 0, "MaxHold", "is %v; want 0 (no bound) or more", cfg.MaxHold),
+		keys.Unless(cfg.MaxWaiters >= 0, "MaxWaiters", "is %d; want 0 (no bound) or more", cfg.MaxWaiters),
+		keys.Unless(cfg.MaxWait >= 0, "MaxWait", "is %v; want 0 (as long as ctx lives) or more", cfg.MaxWait), err)
 	var confirm call.Confirm
 	if cfg.Replicas != 0 || cfg.ReplicaWait != 0 {
 		var bad []error
 		confirm, bad = cfg.confirm(single)
 		errs = append(errs, bad...)
 	}
-	if len(errs) > 0 {
-		return nil, fmt.Errorf("leasehold: %s: bad configuration: %w", cfg.Package, errors.Join(errs...))
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("leasehold: %s: bad configuration: %w", cfg.Package, err)
 	}
 	if cfg.MaxHold > 0 {
 		// A crashed holder cannot give back at MaxHold, so its lease is over by then, too.
@@ -111,7 +102,6 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 		attempts:  map[uint64]*attempt{},
 		groups:    map[string]*group{},
 		resources: map[string]protocol.Resource{},
-		goingOn:   map[string]bool{},
 	}
 	m.idle = sync.NewCond(&m.mu)
 	m.watch.m = m
@@ -189,3 +179,40 @@ func (c Config) confirm(client *call.Client) (none call.Confirm, errs []error) {
 
 // replicated reports whether replicas must confirm the grants of the handle.
 func (m *Manager) replicated() bool { return m.confirm != call.Confirm{} }
+
+// Servers carries the calls of a handle. A call.Client carries them to one server or Cluster, a
+// Quorum to several servers that decide together.
+type Servers interface {
+	Do(ctx context.Context, c *call.Call) ([]int64, error)
+	Start(ctx context.Context, active *sync.WaitGroup, calls ...*call.Call)
+	Brief() context.Context
+	Now(key string) (us int64, wait *call.Question)
+	Learn(key string, s call.Sample)
+	Node(key string) string
+	Reachable(ctx context.Context, key string) error
+	Away(key string) bool
+	// Settle ends what only the handle runs, and waits until nothing is left of its calls.
+	Settle()
+}
+
+// A Quorum is several servers that decide together. Its protocol prepares joint calls, which
+// Do and Start begin.
+type Quorum interface {
+	Servers
+	// Open tells the Quorum the id and the TTL of its handle, and where messages and new subscriptions go. It returns
+	// the inbox.
+	Open(handle string, ttl time.Duration, message func(string), subscribed func()) Messages
+}
+
+// Messages is the inbox on which a handle learns which leases other processes grant to it. It
+// calls Manager.message for each message. On each new subscription it calls subscribed or
+// subscribedFor, because messages may have been missed before.
+type Messages interface {
+	// Watch starts to listen for messages about key (a Resource.FirstKey) and does not wait
+	// for the subscription. It returns the time since which messages are heard. A zero time
+	// means not yet; the manager is then told once they are.
+	Watch(key string) (since time.Time)
+	// Unwatch ends one Watch of key.
+	Unwatch(key string)
+	Close()
+}

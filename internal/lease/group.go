@@ -3,8 +3,6 @@ package lease
 import (
 	"math/rand/v2"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
@@ -202,102 +200,6 @@ func (g *group) onAskFailed(c *call.Call, err error) {
 	g.schedule()
 }
 
-// replyLost asks for the waiters of a resource at once, because a reply was lost that may have
-// carried a grant for one of them. Called with the lock.
-func (m *Manager) replyLost(res protocol.Resource) {
-	m.missed = m.now()
-	m.askFor(res.FirstKey())
-}
-
-// ReplyLost is replyLost without the lock.
-func (m *Manager) ReplyLost(res protocol.Resource) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.replyLost(res)
-}
-
-// askFor asks at once for the waiters of a key (a Resource.FirstKey), because messages about it
-// may have been missed. Called with the lock.
-func (m *Manager) askFor(key string) {
-	if g := m.groups[key]; g != nil {
-		g.asking.Hint(m.now())
-		g.schedule()
-	}
-}
-
-// deliver passes on the grants in the reply to a call that was sent at the moment sent. Called
-// with the lock.
-func (m *Manager) deliver(grants []protocol.Result, sent life.Moment) {
-	for i := range grants {
-		if a := m.attempts[grants[i].Seq]; a != nil {
-			a.news(&grants[i], false, sent)
-		}
-	}
-}
-
-// Granted passes on the grants in the reply to a call that no attempt has sent.
-func (m *Manager) Granted(grants []protocol.Result, sent time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.deliver(grants, m.moment(sent))
-}
-
-// message handles a message from the inbox. Its first word is the sequence number of the
-// attempt that it is for. A hint of a revocation has "R" before that number.
-func (m *Manager) message(text string) {
-	if key, recalled := strings.CutPrefix(text, "^ "); recalled {
-		if m.keeper != nil {
-			m.keeper.Recalled(key)
-		}
-		return
-	}
-	text, revoked := strings.CutPrefix(text, "R ")
-	word, _, _ := strings.Cut(text, " ")
-	seq, err := strconv.ParseUint(word, 10, 64)
-	if err != nil {
-		return // from another version; the next ask tells the waiter
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch a := m.attempts[seq]; {
-	case a == nil:
-	case a.life.State == life.Waiting && revoked:
-		a.group.asking.HintLater()
-		a.group.schedule()
-	case a.life.State == life.Waiting:
-		a.believe(text)
-	default:
-		// While the enter is under way, a message can not be judged: the attempt asks once it is
-		// queued. A lease is renewed.
-		a.after(a.life.OnHint(m.now()), nil)
-	}
-}
-
-// believe takes a message about a queued attempt. Anybody with access to the inbox may have
-// published it, so it is trusted only within limits. The lease lasts at most for the TTL that
-// was asked for. It is counted from the time of the grant by the server's clock, as g.clock shows
-// it, and never from a later time than now, in case that clock has jumped. If the message is too
-// old for that, the group asks instead. Called with the lock.
-func (a *attempt) believe(text string) {
-	m, g := a.m, a.group
-	r, ok := a.req.ReadMessage(text)
-	if !ok {
-		return
-	}
-	now := m.now()
-	from := now
-	if r.Code == life.Granted {
-		r.Term = min(r.Term, m.cfg.TTL)
-		from = min(from, m.moment(g.clock.Earliest(r.GrantedAt)))
-		if from+r.Term-life.Margin(r.Term) <= now {
-			g.asking.Hint(now)
-			g.schedule()
-			return
-		}
-	}
-	a.news(&r, false, from)
-}
-
 // Waits reports whether a caller of this handle waits in the queue of key.
 func (m *Manager) Waits(key string) bool {
 	res, err := m.Resource(key)
@@ -314,4 +216,65 @@ func (m *Manager) Waits(key string) bool {
 		}
 	}
 	return false
+}
+
+// A script does a bounded part of the work that it finds for others. A call that stopped at such a
+// bound says so, and its process goes on.
+
+// goOn goes on where a call stopped at a bound, until all is done or a call has no answer. The
+// next call of any process then goes on, at the latest a sign of life.
+func (m *Manager) goOn(next func() *call.Call, read func(c *call.Call, reply []int64) (protocol.Reply, error)) error {
+	for {
+		c := next()
+		ints, err := m.client.Do(m.client.Brief(), c)
+		var r protocol.Reply
+		if err == nil {
+			r, err = read(c, ints)
+		}
+		if err != nil {
+			return err
+		}
+		if m.Granted(r.Grants, c.Sent); !r.More {
+			return nil
+		}
+	}
+}
+
+// handOn goes on where a leave stopped at a bound: a leave that is sent again hands on more.
+func (a *attempt) handOn() {
+	_ = a.m.goOn(func() *call.Call {
+		a.m.mu.Lock()
+		defer a.m.mu.Unlock()
+		c := a.leaveCall()
+		c.Confirm = call.Confirm{}
+		return c
+	}, func(_ *call.Call, reply []int64) (protocol.Reply, error) { return a.req.ReadLeave(reply) })
+}
+
+// goOnEntering continues the work of an enter of this handle that stopped at a bound, once at a
+// time: a family whose calls continue has one set of Redis keys.
+func (m *Manager) goOnEntering(res protocol.Resource) {
+	if res.GoOn(m.handle) == nil {
+		m.ReplyLost(res)
+		return
+	}
+	m.mu.Lock()
+	under := m.goingOn
+	m.goingOn = true
+	m.mu.Unlock()
+	if under {
+		return
+	}
+	m.Go(func() {
+		err := m.goOn(func() *call.Call {
+			c := res.GoOn(m.handle)
+			c.Rank = call.SignOfLife
+			return c
+		}, func(c *call.Call, reply []int64) (protocol.Reply, error) { return res.ReadAsk(c, reply, nil) })
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.goingOn = false; err != nil {
+			m.replyLost(res) // the lost reply may have carried grants to our own waiters
+		}
+	})
 }

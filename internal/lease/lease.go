@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -113,6 +114,35 @@ func (l *Lease) Ended() error {
 		EndContext(ctx, cancel, why)
 	}
 	return why
+}
+
+// An endedLease is a lease that has just ended for its holder, whose Context is to be ended
+// once the lock is free: the context package calls the code of the caller's ctx.
+type endedLease struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	why    error
+}
+
+func (e endedLease) tell() { EndContext(e.ctx, e.cancel, e.why) }
+
+// EndContext ends ctx by its cancel, unless that is nil. The package context ends ctx first, and then
+// calls the code of the caller's ctx. If that panics, it ends no process. If it hangs, it holds up no
+// other lease: only the holder's own goroutine, which releases, waits for it.
+func EndContext(ctx context.Context, cancel context.CancelCauseFunc, why error) {
+	if cancel == nil {
+		return
+	}
+	end := func() {
+		defer func() { _ = recover() }()
+		cancel(why)
+	}
+	if errors.Is(why, leasehold.ErrReleased) {
+		end()
+		return
+	}
+	go end()
+	<-ctx.Done()
 }
 
 // Deadline returns the time until which the lease is surely held if no later renewal succeeds.

@@ -62,7 +62,7 @@ type Manager struct {
 	watch     watch
 	missed    life.Moment // when a reply that may have carried grants was last lost
 	resources map[string]protocol.Resource
-	goingOn   map[string]bool // by Resource.FirstKey: a continuation is scheduled or under way
+	goingOn   bool // a continuation is scheduled or under way
 }
 
 // Handle returns the handle's id, as the scripts know it.

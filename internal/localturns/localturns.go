@@ -43,15 +43,15 @@ func Check(localFor, keepFor, ttl time.Duration) []error {
 	if ttl = cmp.Or(ttl, lease.DefaultTTL); ttl < lease.MinTTL {
 		return nil // it has an error of its own
 	}
-	return append(check("LocalFor", localFor, minLocalFor, min(ttl/2, maxLocalFor), "for strict order across the fleet"),
-		check("KeepFor", keepFor, minKeepFor, min(ttl/2, maxKeepFor), "to keep nothing")...)
+	return []error{
+		check("LocalFor", localFor, minLocalFor, min(ttl/2, maxLocalFor), "for strict order across the fleet"),
+		check("KeepFor", keepFor, minKeepFor, min(ttl/2, maxKeepFor), "to keep nothing"),
+	}
 }
 
-func check(field string, is, least, most time.Duration, zero string) []error {
-	if is == 0 || is >= least && is <= most {
-		return nil
-	}
-	return []error{keys.Bad(field, "is %v; want %v to %v (half of TTL, and at most %v), or 0 %s", is, least, most, most, zero)}
+func check(field string, is, least, most time.Duration, zero string) error {
+	return keys.Unless(is == 0 || is >= least && is <= most, field,
+		"is %v; want %v to %v (half of TTL, and at most %v), or 0 %s", is, least, most, most, zero)
 }
 
 // Config is the part of a handle's Config that is used here. The bounds apply to each turn.
@@ -76,11 +76,8 @@ type Handle struct {
 	named map[string]*desk // by protocol.Resource.FirstKey, with KeepFor
 }
 
-// New returns a Handle that takes its leases from m; nil, if cfg has neither LocalFor nor KeepFor.
+// New returns a Handle that takes its leases from m.
 func New(m *lease.Manager, cfg Config) *Handle {
-	if cfg.LocalFor == 0 && cfg.KeepFor == 0 {
-		return nil
-	}
 	h := &Handle{m: m, cfg: cfg, desks: map[string]*desk{}, named: map[string]*desk{}}
 	if cfg.KeepFor > 0 {
 		m.SetKeeper(h)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
@@ -21,6 +22,16 @@ var (
 	askScript      = call.NewScript("ask", luascripts.PermitsAsk())
 	setLimitScript = call.NewScript("set limit", luascripts.PermitsSetLimit())
 	renewScript    = call.NewScript("renew", luascripts.PermitsRenew())
+
+	// Of a lease that serves several turns, or is kept between them.
+	leaveTurnsScript = call.NewScript("leave turns", luascripts.PermitsLeaveTurns())
+	renewCountScript = call.NewScript("renew and count", luascripts.PermitsRenewCount())
+	renewKeepScript  = call.NewScript("renew kept", luascripts.PermitsRenewKeep())
+
+	// Of a lock for a run that is completed once.
+	enterOnceScript  = call.NewScript("enter once", luascripts.PermitsEnterOnce())
+	completeScript   = call.NewScript("complete", luascripts.PermitsComplete())
+	isCompleteScript = call.NewScript("is complete", luascripts.PermitsIsComplete())
 )
 
 // Family implements the protocol for one family of semaphores or mutexes.
@@ -95,10 +106,16 @@ func (r *Resource) Ask(waiters []protocol.Request) *call.Call {
 
 // ReadAsk reads the reply to an ask.
 func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []protocol.Request) (protocol.Reply, error) {
+	return ReadAsk(c, v, waiters)
+}
+
+// ReadAsk reads such a reply: now µs, the state, and for each waiter its standing, the term of its
+// lease in ms, and its token; then grants.
+func ReadAsk(c *call.Call, v []int64, waiters []protocol.Request) (protocol.Reply, error) {
 	if len(v) < 5+3*len(waiters) {
 		return protocol.Reply{}, call.Malformed("ask", v)
 	}
-	reply, reasons := protocol.Reply{Now: v[0], State: readState(v[1:5])}, c.Text
+	reply, reasons := protocol.Reply{Now: v[0], State: ReadState(v[1:5])}, c.Text
 	v = v[5:]
 	for range waiters {
 		var one protocol.Result
@@ -127,8 +144,9 @@ func Standing(state, ms int64, texts []string) (one protocol.Result, others []st
 // GoOn returns nil: an ask continues.
 func (r *Resource) GoOn(string) *call.Call { return nil }
 
-// limit, and the number of waiting requests.
-func readState(v []int64) protocol.State {
+// ReadState reads the state in a reply: ms until the first lease ends, permits in use, limit, and
+// the number of waiting requests.
+func ReadState(v []int64) protocol.State {
 	return protocol.State{Earliest: call.Duration(v[0]), InUse: int(v[1]), Limit: int(v[2]), Waiting: int(v[3])}
 }
 
@@ -149,7 +167,7 @@ type Request struct {
 	once      *Once         // the run that the lock is for; nil: none
 	keeps     bool          // the lease may be kept when nobody uses it
 	completes atomic.Bool   // its leave stores that the run is complete
-	lastToken atomic.Uint64 // token of the last of several turns (see turns.go); 0: the lease served one
+	lastToken atomic.Uint64 // token of the last of several turns; 0: the lease served one
 }
 
 // ID returns the attempt's name in listings.
@@ -177,7 +195,7 @@ func (q *Request) Enter(o protocol.EnterOptions) *call.Call {
 	}
 	k := &q.res.keys
 	if q.once != nil {
-		return call.New(enterOnceScript, 5, k[0], k[1], k[2], k[3], q.once.done, &q.ownerID, &q.counted, &q.ttl, &q.limit, o.Void(), wait)
+		return call.New(enterOnceScript, 5, k[0], k[1], k[2], k[3], q.once.Done, &q.ownerID, &q.counted, &q.ttl, &q.limit, o.Void(), wait)
 	}
 	if q.keeps {
 		return call.New(enterScript, 5, k[0], k[1], k[2], k[3], q.res.keepers, &q.ownerID, &q.counted, &q.ttl, &q.limit, o.Void(), wait)
@@ -210,7 +228,7 @@ func (q *Request) ReadEnter(_ *call.Call, v []int64) (r protocol.Reply, err erro
 		r.Term, r.Token = call.Duration(v[2]), uint64(v[3])
 		r.Contended, r.Added = v[4] != 0, v[5] != 0
 	case life.Queued, life.Busy, life.TooMany, life.QueueFull:
-		r.State = readState(v[2:6])
+		r.State = ReadState(v[2:6])
 	case life.Answered:
 		r.Answer = Complete{}
 	}
@@ -219,18 +237,21 @@ func (q *Request) ReadEnter(_ *call.Call, v []int64) (r protocol.Reply, err erro
 
 // Leave prepares the call that gives back or leaves the queue.
 func (q *Request) Leave(enterMayArriveUntil int64) *call.Call {
-	if q.lastToken.Load() != 0 {
-		return q.leaveTurns(enterMayArriveUntil)
+	k, until := &q.res.keys, call.MillisecondsUp(enterMayArriveUntil)
+	switch last := q.lastToken.Load(); {
+	case last != 0:
+		return call.New(leaveTurnsScript, 4, k[0], k[1], k[2], k[3], &q.ownerID, &q.counted, until, int64(last))
+	case q.completes.Load():
+		return call.New(completeScript, 5, k[0], k[1], k[2], k[3], q.once.Done, &q.ownerID, &q.counted, until, q.once.Keep)
 	}
-	k := &q.res.keys
-	if q.completes.Load() {
-		return call.New(completeScript, 5, k[0], k[1], k[2], k[3], q.once.done, &q.ownerID, &q.counted, call.MillisecondsUp(enterMayArriveUntil), q.once.keep)
-	}
-	return call.New(leaveScript, 4, k[0], k[1], k[2], k[3], &q.ownerID, &q.counted, call.MillisecondsUp(enterMayArriveUntil))
+	return call.New(leaveScript, 4, k[0], k[1], k[2], k[3], &q.ownerID, &q.counted, until)
 }
 
 // ReadLeave reads the reply to a leave.
-func (q *Request) ReadLeave(v []int64) (r protocol.Reply, err error) {
+func (q *Request) ReadLeave(v []int64) (protocol.Reply, error) { return ReadLeave(v) }
+
+// ReadLeave reads such a reply: what was left, and, unless that is all, grants behind a second word.
+func ReadLeave(v []int64) (r protocol.Reply, err error) {
 	if len(v) == 0 {
 		return r, call.Malformed("leave", v)
 	}
@@ -306,3 +327,28 @@ func ParseMessage(text string) (r protocol.Result, ok bool) {
 	r.Code, r.GrantedAt, r.Term, r.Token = life.Granted, v[1], call.Duration(v[2]), uint64(v[3])
 	return r, true
 }
+
+// SetLastToken sets the token of the last turn on the lease: see protocol.Request.
+func (q *Request) SetLastToken(token uint64) { q.lastToken.Store(token) }
+
+// Once is one run of a job, which is to be completed once. It is the Want of an attempt to take
+// the lock for it.
+type Once struct {
+	Done string // the Redis key that exists once the run is complete
+	Keep int64  // ms
+}
+
+// Complete is the answer of an enter: the run is complete, and the attempt took nothing.
+type Complete struct{}
+
+// NewOnce returns the run named slot of the resource r, whose completion is remembered for
+// keep.
+func NewOnce(r keys.Resource, slot string, keep time.Duration) *Once {
+	return &Once{Done: r.Part("done:" + keys.Escape(slot)), Keep: call.Milliseconds(keep)}
+}
+
+// SetCompletes makes each leave that is prepared from now on store that the run is complete.
+func (q *Request) SetCompletes() { q.completes.Store(true) }
+
+// IsComplete prepares the question whether the run is complete. The primary answers it.
+func (o *Once) IsComplete() *call.Call { return call.New(isCompleteScript, 1, o.Done) }

@@ -168,14 +168,9 @@ type State struct {
 func (t Terms) OwnerID() string {
 	buf := make([]byte, 0, 160) // on the stack, whatever the label
 	buf = append(buf, t.Handle...)
-	buf = append(buf, '.')
-	buf = strconv.AppendUint(buf, t.Seq, 10)
-	buf = append(buf, '.')
-	buf = strconv.AppendInt(buf, int64(t.Permits), 10)
-	buf = append(buf, '.')
-	buf = strconv.AppendInt(buf, call.Milliseconds(t.TTL), 10)
-	buf = append(buf, '.')
-	buf = strconv.AppendInt(buf, int64(t.Limit), 10)
+	for _, n := range [...]int64{int64(t.Seq), int64(t.Permits), call.Milliseconds(t.TTL), int64(t.Limit)} {
+		buf = strconv.AppendInt(append(buf, '.'), n, 10)
+	}
 	return string(buf)
 }
 

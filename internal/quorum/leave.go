@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/permits"
 )
 
 // A leaveRound is a joint leave without an outcome.
@@ -73,7 +74,7 @@ func (v *voter) leaveServer(i int, lead int64, l *leaveRound) {
 	v.mu.Lock()
 	s := &v.seats[i]
 	flights, copies := slices.Clone(s.flights), s.copies
-	var once *Once
+	var once *permits.Once
 	if v.completes {
 		once = v.once
 	}

@@ -41,7 +41,7 @@ func (r *Resource) Label() string    { return keys.LabelOf(r.FirstKey()) }
 func (r *Resource) FirstKey() string { return r.keys[0].(string) }
 
 func (r *Resource) Request(t protocol.Terms) protocol.Request {
-	once, _ := t.Want.(*Once)
+	once, _ := t.Want.(*permits.Once)
 	return &voter{f: r.f, res: r, terms: t, once: once, seats: make([]seat, len(r.f.servers))}
 }
 
@@ -68,8 +68,7 @@ func (r *Resource) Ask(waiters []protocol.Request) *call.Call {
 	})
 }
 
-// told ends an ask once all waiters have their outcome: now µs, the state, and for each waiter its
-// standing, the term of its lease in ms, and its token.
+// told ends an ask once all waiters have their outcome, with a reply for permits.ReadAsk.
 func (r *Resource) told(waiters []protocol.Request, sent time.Time, outcomes []outcome, failed error, end func([]int64, []string, error)) {
 	granted := slices.ContainsFunc(outcomes, func(o outcome) bool { return o.code == life.Granted })
 	if failed != nil && !granted {
@@ -97,21 +96,7 @@ func (r *Resource) told(waiters []protocol.Request, sent time.Time, outcomes []o
 }
 
 func (r *Resource) ReadAsk(c *call.Call, v []int64, waiters []protocol.Request) (protocol.Reply, error) {
-	if len(v) != 5+3*len(waiters) {
-		return protocol.Reply{}, call.Malformed("ask", v)
-	}
-	reply, reasons := protocol.Reply{Now: v[0], State: readState(v[1:5])}, c.Text
-	for v = v[5:]; len(v) > 0; v = v[3:] {
-		var one protocol.Result
-		one, reasons = permits.Standing(v[0], v[1], reasons)
-		one.Token = uint64(v[2])
-		reply.Waiters = append(reply.Waiters, one)
-	}
-	return reply, nil
-}
-
-func readState(v []int64) protocol.State {
-	return protocol.State{Earliest: call.Duration(v[0]), InUse: int(v[1]), Limit: int(v[2]), Waiting: int(v[3])}
+	return permits.ReadAsk(c, v, waiters)
 }
 
 // GoOn returns nil: no call stops at a bound.
@@ -132,11 +117,11 @@ func (r *Resource) callWith(s *call.Script, more []any, member string, checks in
 }
 
 // leave prepares the call that gives back what one server may have given to a member.
-func (r *Resource) leave(member string, copies, lead int64, once *Once) *call.Call {
+func (r *Resource) leave(member string, copies, lead int64, once *permits.Once) *call.Call {
 	var done []any
 	keep := int64(0)
 	if once != nil {
-		done, keep = []any{once.done}, once.keep
+		done, keep = []any{once.Done}, once.Keep
 	}
 	c := r.callWith(leaveScript, done, member, 0, call.MillisecondsUp(copies), lead, keep)
 	c.Rank = call.GivesBack
@@ -159,7 +144,7 @@ func (*voter) ReadEnter(_ *call.Call, v []int64) (r protocol.Reply, err error) {
 	if r.Code, r.Now = life.Code(v[0]), v[1]; r.Code == life.Granted {
 		r.Term, r.Token = call.Duration(v[2]), uint64(v[3])
 	} else {
-		r.State = readState(v[2:6])
+		r.State = permits.ReadState(v[2:6])
 	}
 	return r, nil
 }
@@ -170,13 +155,7 @@ func (v *voter) Leave(int64) *call.Call {
 	return call.NewJoint(func(_ context.Context, sent time.Time, end func([]int64, []string, error)) { v.leave(sent, end) })
 }
 
-func (*voter) ReadLeave(v []int64) (r protocol.Reply, err error) {
-	if len(v) != 1 {
-		return r, call.Malformed("leave", v)
-	}
-	r.Code = protocol.LeaveCode(v[0])
-	return r, nil
-}
+func (*voter) ReadLeave(v []int64) (protocol.Reply, error) { return permits.ReadLeave(v) }
 
 // Renew prepares the joint call that prolongs the votes, and asks for those that are missing.
 func (v *voter) Renew(o protocol.RenewOptions) *call.Call {
@@ -337,14 +316,3 @@ func (v *voter) stateWords() []int64 {
 }
 
 var _ lease.Quorum = (*Family)(nil)
-
-// A Once is one run of a job: see mutex.DoOnce.
-type Once struct {
-	done string // the Redis key that exists on a server once the run is complete
-	keep int64  // ms
-}
-
-// NewOnce returns the run named slot of the resource r.
-func NewOnce(r keys.Resource, slot string, keep time.Duration) *Once {
-	return &Once{done: r.Part("done:" + keys.Escape(slot)), keep: call.Milliseconds(keep)}
-}

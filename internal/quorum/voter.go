@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/permits"
 	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
@@ -51,8 +52,8 @@ type voter struct {
 	token   uint64
 	timer   *time.Timer
 	timerAt time.Time
-	held    bool  // it held the lock when it began to leave
-	once    *Once // the run that it is for; nil: none
+	held    bool          // it held the lock when it began to leave
+	once    *permits.Once // the run that it is for; nil: none
 	// completes says that its leave stores that the run is complete.
 	completes bool
 	leaveErr  error // why a leave had no answer

@@ -73,7 +73,7 @@ var core = []mutation{
 		"\tg.asking.Heard(sent, got,", "\tg.asking.Answered(sent)\n\tg.asking.Heard(sent, got,"),
 	cut("core: the reply to an ask puts no hint off", "internal/life/asking.go", lifeTests, "TestHintBrings",
 		"g.sent, g.got, g.Fails, g.firstEnd = sent, got, 0, 0", "g.sent, g.got, g.Fails, g.firstEnd, g.hinted = sent, got, 0, 0, 0"),
-	cut("core: a message is not believed while it enters", "internal/lease/group.go", leaseTests, "TestMessageWhileItEnters",
+	cut("core: a message is not believed while it enters", "internal/lease/messages.go", leaseTests, "TestMessageWhileItEnters",
 		"\tcase a.life.State == life.Waiting:\n\t\ta.believe(text)\n",
 		"\tcase a.life.State <= life.Waiting:\n\t\tif a.group == nil {\n\t\t\ta.group = &group{m: m, res: a.res, clock: call.Sample{Micros: time.Now().UnixMicro(), Sent: time.Now(), Got: time.Now()}}\n\t\t}\n\t\ta.believe(text)\n"),
 	cut("core: a release's own leave is under way", "internal/life/held.go", lifeTests, "TestExplorer|TestReleaseIsAnswered",

@@ -2,13 +2,13 @@ package main
 
 // kept are the guards of leases that nobody uses and that stay in a process.
 var kept = []mutation{
-	cut("a process that keeps leases hears recalls", "internal/lease/group.go", permitTests, "TestRecallTakesNoTime",
+	cut("a process that keeps leases hears recalls", "internal/lease/messages.go", permitTests, "TestRecallTakesNoTime",
 		"\t\t\tm.keeper.Recalled(key)\n", "\t\t\t_ = key\n"),
 	cut("a lease that was granted under the mark is not kept", "luascripts/permits/shared/enter.lua", permitTests+" "+scriptTests, "TestContendedPermit|TestModelOfPermits",
 		"recalled and 1 or 0, added", "0, added"),
 	cut("a copy of an enter registers no keeper", "luascripts/permits/shared/enter.lua", scriptTests, "TestCopyOfAnEnterRegisters|TestModelOfPermits",
 		" and not (keepers and redis.call('ZSCORE', holders, member))", ""),
-	cut("a lease that was waited for is not kept", "internal/lease/kept.go", permitTests, "TestContendedPermit",
+	cut("a lease that was waited for is not kept", "internal/lease/turns.go", permitTests, "TestContendedPermit",
 		"\tif l.a.kept == nil {\n\t\treturn Grant{}\n\t}\n\treturn l.a.kept.grant\n", "\treturn Grant{Sent: l.Since(), Keepable: true}\n"),
 	cut("a process that keeps leases asks each second", "internal/localturns/keep.go", permitTests, "TestLostRecall",
 		"!k.unheard && now.Sub(k.heard) < askAfter", "!k.unheard"),
@@ -28,7 +28,7 @@ var kept = []mutation{
 		"\t\tstate.Waiting = max(0, state.Waiting-1)\n", ""),
 	cut("an idle lease serves nobody after KeepFor", "internal/localturns/keep.go", "./internal/localturns", "TestNoTurnBeginsAfterKeepFor",
 		"if now.Sub(since) >= ln.h.cfg.KeepFor || ", "if _ = since; "),
-	cut("what was used least recently goes", "internal/localturns/shelf.go", permitTests, "TestKeptPermitsAreBounded",
+	cut("what was used least recently goes", "internal/localturns/desk.go", permitTests, "TestKeptPermitsAreBounded",
 		"trim = s.length > maxIdle && !s.trimming", "trim = false"),
 	cut("leases of other weights go back before a try", "internal/localturns/own.go", permitTests, "TestOwnPermitsOfAnotherWeight",
 		"\t\t\tothers = ln.others()\n", ""),

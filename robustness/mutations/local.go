@@ -28,7 +28,7 @@ var localTurns = []mutation{
 		"came || t.err != nil {", "came {"),
 	cut("a turn ends in the step of its lease", "internal/localturns/turn.go", "./internal/localturns", "TestTurnEndsInTheStep",
 		"		t.visit.lease.CancelAtEnd(ctx, cancel)\n", ""),
-	cut("what says that a lease is over has ended its Context", "internal/lease/attempt.go", "./internal/localturns", "TestTurnEndsInTheStep",
+	cut("what says that a lease is over has ended its Context", "internal/lease/lease.go", "./internal/localturns", "TestTurnEndsInTheStep",
 		"	go end()\n	<-ctx.Done()\n", "	go end()\n"),
 	cut("a turn whose lease has ended is not released as if it was held", "internal/localturns/turn.go", "./internal/localturns", "TestTurnEndsInTheStep",
 		"	t.noticeEnd()\n	was := t.cond", "	was := t.cond"),

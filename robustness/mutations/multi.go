@@ -32,7 +32,7 @@ var several = []mutation{
 		"\tqueued, err = place, fails\n", "\tqueued, err = place, fails\n\t_ = ctx.Err()\n"),
 	cut("a ctx that panics ends no process", "internal/call/queue.go", multiTests, "TestCtxWhoseMethodsPanic",
 		"if p := recover(); p != nil { // of the caller's ctx", "if p := any(nil); p != nil {"),
-	cut("a ctx that hangs holds up no other lease", "internal/lease/attempt.go", multiTests, "TestCtxThatHangs",
+	cut("a ctx that hangs holds up no other lease", "internal/lease/lease.go", multiTests, "TestCtxThatHangs",
 		"if errors.Is(why, leasehold.ErrReleased) {\n\t\tend()", "if true {\n\t\tend()"),
 	cut("no Context ends under the line's lock", "internal/localturns/desk.go", multiTests, "TestCtxThatAsksItsLease",
 		"\tl.Mutex.Unlock()\n\tfor _, f := range later {\n\t\tf()\n\t}\n", "\tfor _, f := range later {\n\t\tf()\n\t}\n\tl.Mutex.Unlock()\n"),

@@ -49,7 +49,7 @@ var outages = []mutation{
 	cut("breaker: a release goes on in the background", "internal/lease/release.go", permitTests, "TestReleaseWhileRedisIsAway",
 		"\ta.step(&r, func(now life.Moment) life.Effect { return a.life.OnLeave(&r.Outcome, now) })\n",
 		"\ta.step(nil, func(life.Moment) life.Effect { a.life.State, a.life.Told, a.heard = life.Over, life.TellNoAnswer, &r; return 0 })\n"),
-	cut("breaker: Inspect asks", "internal/permits/inspect.go", permitTests, "TestRedisIsAway",
+	cut("breaker: Inspect asks", "internal/permits/operate.go", permitTests, "TestRedisIsAway",
 		"; err != nil {\n			return err\n", "; err != nil && false {\n			return err\n"),
 	cut("breaker: Inspect of a cached value asks", "singleflight/operate.go", cache, "TestRedisIsAway",
 		"err := g.manager.Client().Reachable(ctx, r.FirstKey())", "err := error(nil)"),

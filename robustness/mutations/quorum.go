@@ -74,10 +74,10 @@ var votes = []mutation{
 		"slices.Clone(s.flights), s.copies //", "s.flights[:len(s.flights):len(slices.Clone(s.flights))], s.copies //"),
 	cut("quorum: leaves wait for a server that is away", "internal/quorum/voter.go", "./internal/quorum", "TestServerThatIsAway",
 		"if server.client.Away(l.key) {", "if false {"),
-	cut("quorum: a garbled reply to a revocation ends no process", "internal/quorum/revoke.go", quorumTests, "TestRevokeWhoseReplies",
+	cut("quorum: a garbled reply to a revocation ends no process", "internal/quorum/operate.go", quorumTests, "TestRevokeWhoseReplies",
 		"(len(v) != 2 || v[0] < 0 || v[0] > 2)", "len(v) != 2"),
-	cut("quorum: a swallowed look for a completion is no answer", "internal/quorum/inspect.go", quorumTests, "TestDoOnceWhoseLooks",
-		`s.rdb.Do(ctx, "EXISTS", o.done).Int64()`, "s.rdb.Exists(ctx, o.done).Result()"),
+	cut("quorum: a swallowed look for a completion is no answer", "internal/quorum/operate.go", quorumTests, "TestDoOnceWhoseLooks",
+		`s.rdb.Do(ctx, "EXISTS", o.Done).Int64()`, "s.rdb.Exists(ctx, o.Done).Result()"),
 	cut("quorum: multi refuses it", "mutex/mutex.go", quorumTests, "TestMulti",
 		"if m.quorum != nil { // no pipeline", "if false { // no pipeline"),
 }

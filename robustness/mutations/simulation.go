@@ -23,7 +23,7 @@ var walked = []mutation{
 		"\t\tgiveBack(answers())\n\t\tanswers = func() []answer { return nil }\n", ""),
 	walk("simulation: a loss of one ends the Context of all", "multi/acquire.go", "TestSimulationOfSeveral", 60,
 		"\t\ta.of.lease.CancelAtEnd(t.ctx, t.cancel)\n", ""),
-	walk("simulation: a process that keeps leases hears recalls", "internal/lease/group.go", "TestSimulationOfKeptLeases", 60,
+	walk("simulation: a process that keeps leases hears recalls", "internal/lease/messages.go", "TestSimulationOfKeptLeases", 60,
 		"\t\t\tm.keeper.Recalled(key)\n", "\t\t\t_ = key\n"),
 }
 

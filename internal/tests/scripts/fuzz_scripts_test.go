@@ -14,9 +14,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/loads"
-	"github.com/leasehold-go/leasehold/internal/permits"
 	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/luascripts"
 )
 
 // fuzzed is a server for all inputs of a fuzz target in one process.
@@ -159,7 +159,8 @@ func FuzzPayloads(f *testing.F) {
 		// And what a guard writes.
 		value, seenKey := "guard:{g}:value", "guard:{g}:seen"
 		token &= 1<<53 - 1
-		v = z.do(permits.GuardSet(value, seenKey, strconv.FormatUint(token, 10), payload, max(0, kept)))
+		set := call.NewScript("guard set", luascripts.GuardSet())
+		v = z.do(call.New(set, 2, value, seenKey, strconv.FormatUint(token, 10), payload, call.Milliseconds(max(0, kept))))
 		redistest.Check(t, v[0] == 1, "token %d is refused first", token)
 		if got := z.rdb.Get(ctx, value).Val(); got != string(payload) && (kept <= 0 || kept >= lasting) {
 			t.Errorf("%q came back as %q", payload, got)
