@@ -92,12 +92,9 @@ func (m *Mutex) lead(ctx context.Context, op, key string, l *lease.Lease, fn fun
 	returned = true
 	ended := l.Ended()
 	left := l.Release(op)
-	select {
-	case <-m.manager.Closing():
-		return m.manager.Reject(op, key, leasehold.ErrClosed), true
-	default:
-	}
 	switch {
+	case m.manager.Closed():
+		return m.manager.Reject(op, key, leasehold.ErrClosed), true
 	case ctx.Err() != nil:
 		return m.manager.Reject(op, key, ctx.Err()), true
 	case ended != nil || errors.Is(left, leasehold.ErrLost):

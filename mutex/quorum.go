@@ -32,16 +32,11 @@ func NewQuorum(rdbs []redis.UniversalClient, cfg Config) (*Mutex, error) {
 	settings := cfg.manager()
 	settings.Family.Kind = keys.Quorum
 	servers, errs := quorum.New(rdbs, settings.Family)
-	if cfg.LocalFor != 0 {
-		errs = append(errs, keys.Bad("LocalFor", "is %v; want 0: a lock of a quorum does not stay in a process", cfg.LocalFor))
-	}
-	if cfg.KeepFor != 0 {
-		errs = append(errs, keys.Bad("KeepFor", "is %v; want 0: a lock of a quorum is not kept after its use", cfg.KeepFor))
-	}
-	if cfg.Replicas != 0 {
-		errs = append(errs, keys.Bad("Replicas", "is %d; want 0: the servers of a quorum are independent", cfg.Replicas))
-		settings.Replicas = 0
-	}
+	errs = append(errs,
+		keys.Unless(cfg.LocalFor == 0, "LocalFor", "is %v; want 0: a lock of a quorum does not stay in a process", cfg.LocalFor),
+		keys.Unless(cfg.KeepFor == 0, "KeepFor", "is %v; want 0: a lock of a quorum is not kept after its use", cfg.KeepFor),
+		keys.Unless(cfg.Replicas == 0, "Replicas", "is %d; want 0: the servers of a quorum are independent", cfg.Replicas))
+	settings.Replicas = 0
 	settings.Protocol, settings.Quorum = servers, servers
 	m, err := lease.New(nil, settings, errs...)
 	if err != nil {

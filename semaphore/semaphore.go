@@ -1,6 +1,7 @@
 package semaphore
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -119,23 +120,17 @@ func init() {
 
 // attempt returns what is asked of Redis for n permits.
 func (s *Semaphore) attempt(op, key string, n int, wait bool) (a lease.Attempt, err error) {
-	limit, err := s.cfg.limit(key)
+	a = lease.Attempt{Op: op, Key: key, Permits: n, Wait: wait, AwaitsKept: !wait}
+	if a.Limit, err = s.cfg.limit(key); err == nil && s.cfg.Total > 0 {
+		a.Want, err = s.cfg.share(key)
+	}
+	if err == nil && (n < 1 || n > maxPermits) {
+		err = keys.Invalid("n is %d; want 1 to %d", n, maxPermits)
+	}
 	if err != nil {
-		return a, s.manager.Reject(op, key, err)
+		err = s.manager.Reject(op, key, err)
 	}
-	share, err := s.cfg.share(key)
-	if err != nil {
-		return a, s.manager.Reject(op, key, err)
-	}
-	// The limit in force may be one that SetLimit stored, so only Redis can compare n to it.
-	if n < 1 || n > maxPermits {
-		return a, s.manager.Reject(op, key, keys.Invalid("n is %d; want 1 to %d", n, maxPermits))
-	}
-	a = lease.Attempt{Op: op, Key: key, Permits: n, Limit: limit, Wait: wait, AwaitsKept: !wait}
-	if s.cfg.Total > 0 {
-		a.Want = share
-	}
-	return a, nil
+	return a, err
 }
 
 func (s *Semaphore) acquire(ctx context.Context, op, key string, n int, wait bool) (*Lease, error) {
@@ -157,32 +152,21 @@ func (s *Semaphore) acquire(ctx context.Context, op, key string, n int, wait boo
 
 // limit returns the limit of key that this process configured.
 func (c *Config) limit(key string) (int, error) {
-	if c.LimitFor == nil {
-		return c.Limit, nil
-	}
-	switch n := c.LimitFor(key); {
-	case n == 0:
-		return c.Limit, nil
-	case n < 0 || n > maxLimit:
-		return 0, keys.Bad("LimitFor", "is %d; want 1 to %d, or 0 for Limit", n, maxLimit)
-	default:
-		return n, nil
-	}
+	return c.of(key, c.LimitFor, c.Limit, maxLimit, "LimitFor", "Limit")
 }
 
 // share returns the share of key that this process configured.
 func (c *Config) share(key string) (int, error) {
-	if c.Total == 0 || c.ShareFor == nil {
-		return 1, nil
+	return c.of(key, c.ShareFor, 1, maxShare, "ShareFor", "1")
+}
+
+// of returns what the function of a field says of key, or usual.
+func (c *Config) of(key string, says func(key string) int, usual, most int, field, usually string) (int, error) {
+	if says == nil {
+		return usual, nil
 	}
-	switch n := c.ShareFor(key); {
-	case n == 0:
-		return 1, nil
-	case n < 0 || n > maxShare:
-		return 0, keys.Bad("ShareFor", "is %d; want 1 to %d, or 0 for 1", n, maxShare)
-	default:
-		return n, nil
-	}
+	n := says(key)
+	return cmp.Or(n, usual), keys.Unless(n >= 0 && n <= most, field, "is %d; want 1 to %d, or 0 for %s", n, most, usually)
 }
 
 // Do takes one permit of key, as Acquire does, and runs fn with the lease's Context. It

@@ -79,16 +79,11 @@ func (m *Manager) Acquire(ctx context.Context, of Attempt, into *Lease) (answer 
 // unlessClosed returns the error of an attempt that ended with err. If Close or Shutdown has
 // begun, it gives the lease back and returns ErrClosed: Stop gives back only what it finds.
 func (c *caller) unlessClosed(into *Lease, err error) error {
-	if err != nil {
+	if err != nil || !c.m.Closed() {
 		return err
 	}
-	select {
-	case <-c.m.closing:
-		into.a.step(nil, func(now life.Moment) life.Effect { return into.a.life.GiveBack(life.ByClose, now) })
-		return c.fail(leasehold.ErrClosed)
-	default:
-		return nil
-	}
+	into.a.step(nil, func(now life.Moment) life.Effect { return into.a.life.GiveBack(life.ByClose, now) })
+	return c.fail(leasehold.ErrClosed)
 }
 
 // A caller is the goroutine of one Acquire, which goes from one look at its attempt to the

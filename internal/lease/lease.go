@@ -106,14 +106,17 @@ func (l *Lease) Why() error {
 // Ended is Why. When it returns a cause, the Context has ended: it is being ended on another
 // goroutine, or here. Not to be called under a lock that the caller's ctx may want.
 func (l *Lease) Ended() error {
-	why := l.Why()
-	if why != nil {
-		l.a.m.mu.Lock()
-		ctx, cancel := l.a.ctx, l.a.cancel
-		l.a.m.mu.Unlock()
-		EndContext(ctx, cancel, why)
+	a := l.a
+	a.m.mu.Lock()
+	end := endedLease{ctx: a.ctx, cancel: a.cancel}
+	if a.why != nil {
+		end.why = a.fail("hold")
 	}
-	return why
+	a.m.mu.Unlock()
+	if end.why != nil {
+		end.tell()
+	}
+	return end.why
 }
 
 // An endedLease is a lease that has just ended for its holder, whose Context is to be ended

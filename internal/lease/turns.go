@@ -152,6 +152,16 @@ func (l *Lease) TokenAheadOfClock() bool {
 // Closing returns a channel that is closed when Close begins.
 func (m *Manager) Closing() <-chan struct{} { return m.closing }
 
+// Closed reports whether Close has begun.
+func (m *Manager) Closed() bool {
+	select {
+	case <-m.closing:
+		return true
+	default:
+		return false
+	}
+}
+
 // BusyError returns the error of a request that found a resource in state s.
 func (m *Manager) BusyError(s protocol.State) *leasehold.BusyError { return m.busyError(s) }
 

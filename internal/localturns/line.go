@@ -228,12 +228,7 @@ func (ln *line) lookAtLimit() {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	ln.watched = false
-	select {
-	case <-ln.h.m.Closing():
-		return
-	default:
-	}
-	if ln.length == 0 {
+	if ln.h.m.Closed() || ln.length == 0 {
 		return // the next turn that waits has it watched again
 	}
 	ln.watchLimit()

@@ -132,10 +132,8 @@ func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 	if err := ctx.Err(); err != nil {
 		return nil, waited, h.m.Reject(a.Op, a.Key, err)
 	}
-	select {
-	case <-h.m.Closing():
+	if h.m.Closed() {
 		return nil, waited, h.m.Reject(a.Op, a.Key, leasehold.ErrClosed)
-	default:
 	}
 	ln, err := h.lock(a.Key, a.Permits, a.Limit)
 	if err != nil {
@@ -224,10 +222,8 @@ func (t *Turn) come() error {
 		return t.err
 	}
 	ln := t.line
-	select {
-	case <-ln.h.m.Closing(): // Close may have looked for turns before this one came
+	if ln.h.m.Closed() { // Close may have looked for turns before this one came
 		return ln.leave(t, leasehold.ErrClosed)
-	default:
 	}
 	if t.cond != lost {
 		t.handed = true

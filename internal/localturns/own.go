@@ -30,13 +30,11 @@ func (h *Handle) fromMemory(ctx context.Context, a lease.Attempt) (*Turn, error)
 		d.mu.Unlock()
 		return nil, nil
 	}
-	select {
-	case <-h.m.Closing(): // Close may have ended the lease before the turn began
+	if h.m.Closed() { // Close may have ended the lease before the turn began
 		t.handed = false
 		ln.abandon(t)
 		d.mu.Unlock()
 		return nil, h.m.Reject(a.Op, a.Key, leasehold.ErrClosed)
-	default:
 	}
 	d.mu.Unlock()
 	if events := h.m.Events(); events != nil {
@@ -57,12 +55,7 @@ type ownTurn struct {
 // its errors and MaxWaiters are those of a request of a handle without turns. One that does not wait is busy, without
 // a call, if others stand in the line.
 func (h *Handle) acquireOwn(ctx context.Context, a lease.Attempt, into *lease.Lease) (*Turn, error) {
-	lives := ctx.Err() == nil
-	select {
-	case <-h.m.Closing():
-		lives = false
-	default:
-	}
+	lives := ctx.Err() == nil && !h.m.Closed()
 	ln, err := h.lock(a.Key, a.Permits, a.Limit)
 	if err != nil {
 		return nil, h.m.Reject(a.Op, a.Key, err)

@@ -157,9 +157,7 @@ func (ln *line) onPlaceDone(p *place, v *visit, err error, alone bool) {
 		time.AfterFunc(refusalPause, func() {
 			ln.mu.Lock()
 			defer ln.mu.Unlock()
-			select {
-			case <-ln.h.m.Closing():
-			default:
+			if !ln.h.m.Closed() {
 				ln.takePlaces()
 			}
 		})

@@ -215,57 +215,32 @@ func (f *Family) Reachable(ctx context.Context, key string) error {
 }
 
 // median returns the time (µs) that the clock in the middle shows now, of those that are known, and
-// how many are known. It asks for those that are not; see clocks.
-func (f *Family) median(key string) (us int64, known int, unknown []*call.Question) {
+// how many are known.
+func (f *Family) median(key string) (us int64, known int) {
 	all := make([]int64, 0, len(f.servers))
 	for _, s := range f.servers {
-		us, wait := s.client.Now(key)
-		if us != 0 {
+		if us, _ := s.client.Now(key); us != 0 {
 			all = append(all, us)
-		} else {
-			unknown = append(unknown, wait)
 		}
 	}
 	if len(all) == 0 {
-		return 0, 0, unknown
+		return 0, 0
 	}
 	slices.Sort(all)
-	return all[(len(all)-1)/2], len(all), unknown
+	return all[(len(all)-1)/2], len(all)
 }
 
 // clocks calls then once the clocks of a majority are known, or with an error.
 func (f *Family) clocks(key string, then func(error)) {
-	_, known, unknown := f.median(key)
-	if known >= f.need {
+	if _, known := f.median(key); known >= f.need {
 		then(nil)
 		return
 	}
 	f.active.Go(func() {
-		bound := time.NewTimer(call.Bound)
-		defer bound.Stop()
-		answered := make(chan error, len(unknown))
-		for _, q := range unknown {
-			go func() { // ends with the question, which is bounded
-				<-q.Answered()
-				answered <- q.Err()
-			}()
-		}
-		var why error
-		for range unknown {
-			select {
-			case err := <-answered:
-				if err != nil {
-					why = cmp.Or(why, err)
-				} else if known++; known >= f.need {
-					then(nil)
-					return
-				}
-			case <-bound.C:
-				then(&noMajority{have: known, need: f.need, cause: cmp.Or(why, errNotYet)})
-				return
-			}
-		}
-		then(&noMajority{have: known, need: f.need, cause: why})
+		ctx, cancel := context.WithTimeout(context.Background(), call.Bound)
+		defer cancel()
+		_, err := ask(ctx, f, 0, func(ctx context.Context, s *server) (int64, error) { return s.client.Time(ctx, key) })
+		then(err)
 	})
 }
 

@@ -41,7 +41,7 @@ func (v *voter) leave(_ time.Time, end func([]int64, []string, error)) {
 		v.forget()
 	}
 	l := &leaveRound{answers: make([]int8, len(v.seats)), valid: make([]bool, len(v.seats)), completes: v.completes, end: end}
-	us, _, _ := v.f.median(v.res.FirstKey())
+	us, _ := v.f.median(v.res.FirstKey())
 	for i := range v.seats {
 		s := &v.seats[i]
 		if l.valid[i] = s.had; s.left {

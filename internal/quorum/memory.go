@@ -154,7 +154,7 @@ func (f *Family) mayVote(looks []look, before []int64) *ending {
 func (f *Family) lookAll(end *ending) []look {
 	ctx, cancel := context.WithTimeout(context.Background(), late)
 	defer cancel()
-	answers, _ := ask(ctx, f, func(ctx context.Context, s *server) (l look, err error) {
+	answers, _ := ask(ctx, f, late, func(ctx context.Context, s *server) (l look, err error) {
 		birth, floor, begins := int64(0), int64(0), 0
 		if end != nil {
 			birth, floor, begins = end.births[s.i], end.floor, call.Flag(end.begins)

@@ -37,7 +37,7 @@ func (f *Family) Inspect(ctx context.Context, m *lease.Manager, key string) (Sta
 		if err := f.Reachable(ctx, r.FirstKey()); err != nil {
 			return err
 		}
-		seen, err := ask(ctx, f, func(ctx context.Context, s *server) (listing.State, error) {
+		seen, err := ask(ctx, f, late, func(ctx context.Context, s *server) (listing.State, error) {
 			return listing.New(s.rdb, f.keys.Prefix).State(ctx, f.listed(key), listing.Bounds{})
 		})
 		if err == nil {
@@ -114,7 +114,7 @@ func (f *Family) majority(seen map[int]listing.State) (state State) {
 // IsComplete asks the servers whether a run is complete. A completion is stored by a majority, so one
 // of any majority knows of it, unless it has forgotten.
 func (f *Family) IsComplete(ctx context.Context, o *permits.Once) (bool, error) {
-	seen, err := ask(ctx, f, func(ctx context.Context, s *server) (int64, error) {
+	seen, err := ask(ctx, f, late, func(ctx context.Context, s *server) (int64, error) {
 		// Int64 wants a reply: a hook may have swallowed the command, which says nothing of the run.
 		return s.rdb.Do(ctx, "EXISTS", o.Done).Int64()
 	})
@@ -131,7 +131,7 @@ func (f *Family) IsComplete(ctx context.Context, o *permits.Once) (bool, error) 
 func (f *Family) Revoke(ctx context.Context, m *lease.Manager, key, id, reason string) error {
 	return revoke.Revoke(ctx, m, key, id, reason, func(ctx context.Context, r protocol.Resource) (protocol.Resource, string, error) {
 		named := f.listed(key)
-		members, err := ask(ctx, f, func(ctx context.Context, s *server) (string, error) {
+		members, err := ask(ctx, f, late, func(ctx context.Context, s *server) (string, error) {
 			// Search the queue first: a waiter that gets the vote meanwhile moves from there.
 			return listing.New(s.rdb, f.keys.Prefix).Find(ctx, named, id, "queue", "holders")
 		})
@@ -156,7 +156,7 @@ func (t *target) Revoke(_, id, reason string) *call.Call {
 		}
 		beside := []any{keys.Beside(t.FirstKey(), "revoked"), keys.Beside(t.FirstKey(), "audit")}
 		f.active.Go(func() {
-			states, err := ask(ctx, f, func(ctx context.Context, s *server) (int64, error) {
+			states, err := ask(ctx, f, late, func(ctx context.Context, s *server) (int64, error) {
 				v, err := s.client.Do(ctx, t.callWith(revokeScript, beside, cmp.Or(t.members[s.i], member), 0, id, reason))
 				if err == nil && (len(v) != 2 || v[0] < 0 || v[0] > 2) {
 					err = call.Malformed("revoke", v)
@@ -181,19 +181,15 @@ func (t *target) Revoke(_, id, reason string) *call.Call {
 }
 
 // Revoke is not called: see target.
-func (r *Resource) Revoke(string, string, string) *call.Call {
-	return call.NewJoint(func(_ context.Context, _ time.Time, end func([]int64, []string, error)) {
-		end(nil, nil, errors.New("no member was looked up"))
-	})
-}
+func (r *Resource) Revoke(string, string, string) *call.Call { return nil }
 
-// ask runs read for each server. It returns once all have answered, or after a while without those
+// ask runs read for each server. It returns once all have answered, or after patience without those
 // that have not. It fails if fewer than a majority have.
-func ask[T any](ctx context.Context, f *Family, read func(ctx context.Context, s *server) (T, error)) (got map[int]T, err error) {
+func ask[T any](ctx context.Context, f *Family, patience time.Duration, read func(ctx context.Context, s *server) (T, error)) (got map[int]T, err error) {
 	within, cancel := context.WithCancel(ctx) // which ends those that nobody waits for any more
 	defer cancel()
-	patience := time.NewTimer(late)
-	defer patience.Stop()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
 	type answer struct {
 		i   int
 		v   T
@@ -225,7 +221,7 @@ func ask[T any](ctx context.Context, f *Family, read func(ctx context.Context, s
 			} else {
 				got[a.i] = a.v
 			}
-		case <-patience.C:
+		case <-timer.C:
 			tooLong = true
 		case <-ctx.Done():
 		}

@@ -189,7 +189,7 @@ func (v *voter) enter(sent time.Time, o protocol.EnterOptions, end func([]int64,
 			end(nil, nil, call.NotSent(err))
 			return
 		}
-		us, _, _ := v.f.median(v.res.FirstKey())
+		us, _ := v.f.median(v.res.FirstKey())
 		var t todo
 		v.mu.Lock()
 		if v.phase == leaving {
@@ -228,7 +228,7 @@ func (v *voter) enter(sent time.Time, o protocol.EnterOptions, end func([]int64,
 }
 
 func (v *voter) wake(sent time.Time, end func(outcome)) {
-	us, _, _ := v.f.median(v.res.FirstKey())
+	us, _ := v.f.median(v.res.FirstKey())
 	var t todo
 	v.mu.Lock()
 	v.lead = uint64(max(0, us))

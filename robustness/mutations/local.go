@@ -43,7 +43,7 @@ var localTurns = []mutation{
 	cut("a TryLock beside a line is told first that its ctx has ended", "internal/localturns/own.go", "./internal/localturns", "TestRequestThatDoesNotWait",
 		"lives := ctx.Err() == nil", "lives := true"),
 	cut("a TryLock beside a line is told first that its handle is closed", "internal/localturns/own.go", "./internal/localturns", "TestRequestThatDoesNotWait",
-		"		lives = false\n", ""),
+		"lives := ctx.Err() == nil && !h.m.Closed()", "lives := ctx.Err() == nil"),
 	cut("the line of a TryLock under way is kept", "internal/localturns/line.go", lockTests, "TestLineOfATryLock",
 		"ln.tries > 0 || ", ""),
 	cut("places that were cancelled do not count", "internal/localturns/places.go", "./internal/localturns", "",

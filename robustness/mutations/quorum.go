@@ -17,7 +17,7 @@ var votes = []mutation{
 	cut("quorum: a repeated leave waits once", "internal/quorum/leave.go", "./internal/quorum", "TestRepeatedLeave",
 		"				s.inLine = true\n", ""),
 	cut("quorum: a look at the memory is bounded", "internal/quorum/memory.go", "./internal/quorum", "TestLookAtTheMemory",
-		"answers, _ := ask(ctx, f, func(", "_ = ctx\n\tanswers, _ := ask(context.Background(), f, func("),
+		"answers, _ := ask(ctx, f, late, func(", "_ = ctx\n\tanswers, _ := ask(context.Background(), f, late, func("),
 	cut("quorum: Close waits for what calls began", "internal/quorum/family.go", quorumTests, "TestCloseWaitsFor",
 		"\tfor _, s := range f.servers {\n\t\ts.client.Settle()\n\t}\n", ""),
 	cut("quorum: no reply to a call before a yield counts", "internal/quorum/voter.go", "./internal/quorum", "TestYield",

@@ -3,6 +3,7 @@ package lease_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/permits"
 	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
 // A ctx or MaxWait may end at the moment of the waiter's grant: the waiter is told that the lock was busy. If the waiter
@@ -80,5 +82,60 @@ func TestLateEnterChangesNoReason(t *testing.T) {
 		l.EnterFails(errors.New("the connection broke"))
 		redistest.Check(t, errors.Is(lost, leasehold.ErrLost) && l.Held("extend").Error() == lost.Error(), "the holder is told %v, then %v", lost, l.Held("extend"))
 		redistest.WantErr(t, l.Release("unlock"), leasehold.ErrLost)
+	})
+}
+
+// Close waits for what is under way: a program that closes the client after it takes nothing from a Release, nor from the
+// question for the time, which goes beside a call once what is known of the server's clock is old.
+func TestCloseWaits(t *testing.T) {
+	for what, held := range map[string]string{"a Release": "leave", "the question for the time": "time"} {
+		inBubble(t, time.Minute, func(t *testing.T, rdb *redis.Client, m *lease.Manager) {
+			redistest.WantErr(t, mustTake(t, m, "k").Release("unlock"))
+			time.Sleep(time.Minute)
+			until := make(chan struct{})
+			record(rdb).spoilWith(func(cmd redis.Cmder) error {
+				if script(cmd) == held {
+					<-until
+				}
+				return nil
+			})
+			l := mustTake(t, m, "k")
+			released, closed := make(chan error, 1), make(chan error, 1)
+			go func() { released <- l.Release("unlock") }()
+			synctest.Wait()
+			go func() { closed <- m.Close(context.Background()) }()
+			synctest.Wait()
+			redistest.Expect(t, len(closed), 0, "Close returned %d times while %s was under way", what)
+			close(until)
+			redistest.NoError(t, <-released)
+			redistest.NoError(t, <-closed)
+		})
+	}
+}
+
+// If a caller's ctx panics while its enter is under way, the grant that comes then is given back.
+func TestCtxThatPanicsLeavesNoLease(t *testing.T) {
+	inBubble(t, time.Minute, func(t *testing.T, rdb *redis.Client, m *lease.Manager) {
+		record(rdb).spoilWith(func(redis.Cmder) error {
+			time.Sleep(10 * time.Millisecond) // the caller waits meanwhile
+			return nil
+		})
+		var dones atomic.Int32 // the first is that of the send
+		ctx := harness.BrokenCtx{Context: t.Context(), Before: func(method string) {
+			if method == "Done" && dones.Add(1) > 1 {
+				panic(method)
+			}
+		}}
+		ended := make(chan any, 1)
+		go func() {
+			defer func() { ended <- recover() }()
+			_, _ = take(ctx, m, "k")
+		}()
+		redistest.Check(t, <-ended != nil, "the ctx did not panic")
+		within, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		l, err := take(within, m, "k")
+		redistest.Require(t, err, nil, "the next caller: %v")
+		redistest.NoError(t, l.Release("unlock"))
 	})
 }
