@@ -282,7 +282,7 @@ func (c *caller) end(ev event) error {
 	case told != nil:
 		errs = append(errs, told...)
 	case state != nil && !silent:
-		errs = append(errs, m.busyError(*state))
+		errs = append(errs, m.BusyError(*state))
 	case state != nil || cause != nil || ev == maxWaitOver:
 		errs = append(errs, leasehold.ErrUnavailable, cmp.Or(cause, errNoAnswer))
 	}
@@ -330,9 +330,9 @@ func (c *caller) verdict() (answer any, errs []error) {
 	case r.Code == life.TooMany:
 		errs = []error{keys.Invalid("asks for %d permits; the limit is %d", c.at.permits, r.Limit)}
 	case r.Code == life.QueueFull:
-		errs = []error{leasehold.ErrQueueFull, c.m.busyError(*r.State)}
+		errs = []error{leasehold.ErrQueueFull, c.m.BusyError(*r.State)}
 	case r.Code == life.Busy:
-		errs = []error{c.m.busyError(*r.State)}
+		errs = []error{c.m.BusyError(*r.State)}
 	default: // a foreign value
 		errs = []error{leasehold.ErrUnavailable, r.Err}
 	}

@@ -1,7 +1,6 @@
 package lease_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -96,7 +95,6 @@ func script(cmd redis.Cmder) string {
 
 // recorder is a hook that notes which scripts are sent, and may spoil them, or their replies.
 type recorder struct {
-	redistest.Hook
 	mu    sync.Mutex
 	calls map[string]int // by script
 	spoil func(cmd redis.Cmder) error
@@ -105,48 +103,31 @@ type recorder struct {
 
 func record(rdb redis.UniversalClient) *recorder {
 	r := &recorder{calls: map[string]int{}}
-	rdb.AddHook(r)
+	rdb.AddHook(redistest.Around(r.around))
 	return r
 }
 
-func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := r.note(cmd)
-		if err == nil {
-			err = cmp.Or(next(ctx, cmd), r.replied(cmd))
+// around sends nothing if a command is spoilt.
+func (r *recorder) around(_ context.Context, cmds []redis.Cmder, send func() error) (err error) {
+	for _, cmd := range cmds {
+		if spoilt := r.note(cmd); spoilt != nil {
+			cmd.SetErr(spoilt)
+			err = spoilt
 		}
-		if err != nil {
-			cmd.SetErr(err)
-		}
+	}
+	if err != nil {
 		return err
 	}
-}
-
-func (r *recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		var err error
-		for _, cmd := range cmds {
-			if e := r.note(cmd); e != nil {
-				cmd.SetErr(e)
-				err = e
-			}
+	err = send()
+	for _, cmd := range cmds {
+		if r.reply == nil {
+			break
+		} else if lost := r.reply(cmd); lost != nil {
+			cmd.SetErr(lost)
+			err = lost
 		}
-		if err != nil {
-			return err
-		}
-		err = next(ctx, cmds)
-		for _, cmd := range cmds {
-			_ = r.replied(cmd)
-		}
-		return err
 	}
-}
-
-func (r *recorder) replied(cmd redis.Cmder) error {
-	if r.reply == nil {
-		return nil
-	}
-	return r.reply(cmd)
+	return err
 }
 
 func (r *recorder) note(cmd redis.Cmder) error {

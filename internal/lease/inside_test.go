@@ -43,7 +43,7 @@ func TestNothingSetAllocatesNothing(t *testing.T) {
 func TestRetryAfterIsNeverZero(t *testing.T) {
 	var m Manager
 	m.holds.add(1)
-	if busy := m.busyError(protocol.State{Limit: 100_000}); busy.RetryAfter <= 0 {
+	if busy := m.BusyError(protocol.State{Limit: 100_000}); busy.RetryAfter <= 0 {
 		t.Errorf("RetryAfter is %v", busy.RetryAfter)
 	}
 }

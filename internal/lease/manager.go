@@ -336,10 +336,10 @@ func (h *holdTimes) add(held time.Duration) {
 // maxBlindRetry bounds RetryAfter if no hold has been observed yet.
 const maxBlindRetry = time.Second
 
-// busyError returns the error of a request that found a resource in state s. RetryAfter
+// BusyError returns the error of a request that found a resource in state s. RetryAfter
 // estimates when the request's turn would come if all before it held as long as others did. It
 // is at most the time until the first lease ends by itself.
-func (m *Manager) busyError(s protocol.State) *leasehold.BusyError {
+func (m *Manager) BusyError(s protocol.State) *leasehold.BusyError {
 	retry := maxBlindRetry
 	if mean := time.Duration(m.holds.mean.Load()); mean > 0 {
 		turns := float64(s.Waiting+1) / float64(max(1, s.Limit))

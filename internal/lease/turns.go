@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/protocol"
@@ -161,9 +160,6 @@ func (m *Manager) Closed() bool {
 		return false
 	}
 }
-
-// BusyError returns the error of a request that found a resource in state s.
-func (m *Manager) BusyError(s protocol.State) *leasehold.BusyError { return m.busyError(s) }
 
 // Kept leases: a lease whose holder has let go of it may rest in its process, idle and renewed,
 // until somebody asks for it. internal/localturns decides that; this file has what it needs.
