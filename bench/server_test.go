@@ -38,7 +38,7 @@ func BenchmarkServerTime(b *testing.B) {
 		}
 		return func() error {
 			enter(b, client, all, life.Granted)
-			return each(ctx, client, all, func(r *attempt) *call.Call { return r.Leave(0) }, func(r *attempt, v []int64) error {
+			return each(ctx, client, all, func(r *attempt) *call.Call { return r.Leave(0, false) }, func(r *attempt, v []int64) error {
 				if r, err := r.ReadLeave(v); err != nil || r.Code != life.Held {
 					return fmt.Errorf("a leave was answered %v", v)
 				}

@@ -77,7 +77,7 @@ func (m *Mutex) once(ctx context.Context, op string, r run, wait bool) (ran bool
 		switch {
 		case succeeded:
 			began := time.Now()
-			err = l.Complete(op, l.Request().(interface{ SetCompletes() }).SetCompletes)
+			err = l.Complete(op)
 			if errors.Is(err, leasehold.ErrLost) && time.Since(began) >= r.keep {
 				// A copy of the leave may have completed the slot. What it stored, by which the
 				// next copy knows it, is forgotten by now.

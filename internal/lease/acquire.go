@@ -54,7 +54,7 @@ func (m *Manager) Acquire(ctx context.Context, of Attempt, into *Lease) (answer 
 	defer m.done()
 	into.check()
 	c := caller{m: m, ctx: ctx, of: of, at: m.newAttempt(res, of)}
-	if m.cfg.MaxWait > 0 && of.Wait && !of.NoMaxWait && (of.Turns == nil || of.Own) {
+	if m.cfg.MaxWait > 0 && of.Wait && !of.NoMaxWait {
 		limit := time.NewTimer(m.cfg.MaxWait)
 		defer limit.Stop()
 		c.maxWait = limit.C

@@ -341,7 +341,7 @@ func (a *attempt) onRenewed(c *call.Call, term time.Duration, ints []int64, err 
 
 // leaveCall prepares a leave. It goes ahead of other calls in the queue of its server. Called with the lock.
 func (a *attempt) leaveCall() *call.Call {
-	c := a.req.Leave(a.void)
+	c := a.req.Leave(a.void, a.life.Complete)
 	c.Rank = call.GivesBack
 	if a.life.Complete {
 		c.Confirm = a.m.confirm

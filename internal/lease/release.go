@@ -12,28 +12,27 @@ import (
 )
 
 // Release gives the lease back. op is the package's name for that.
-func (l *Lease) Release(op string) error { return l.release(op, nil, nil) }
+func (l *Lease) Release(op string) error { return l.release(op, nil, false) }
 
 // ReleaseTogether is Release together with the other calls of a batch. Each lease of the batch
 // is released by a goroutine of its own.
 func (l *Lease) ReleaseTogether(op string, seat *call.Seat) error {
 	defer seat.Leave()
-	return l.release(op, seat, nil)
+	return l.release(op, seat, false)
 }
 
-// Complete is Release by a leave that also stores a result, if the lease is still held there.
-// mark makes the request prepare such leaves. Complete calls it once it is certain that the
-// holder had not lost the lease: no leave of a lost lease may store anything. A nil error says
-// that the result is stored. If Close ended the lease, the error matches leasehold.ErrClosed.
-func (l *Lease) Complete(op string, mark func()) error { return l.release(op, nil, mark) }
+// Complete is Release by leaves that also store a result, if the lease is still held there. A nil
+// error says that the result is stored. If Close ended the lease, the error matches
+// leasehold.ErrClosed.
+func (l *Lease) Complete(op string) error { return l.release(op, nil, true) }
 
 // release sends the leave by its seat, if it has one.
-func (l *Lease) release(op string, seat *call.Seat, mark func()) error {
+func (l *Lease) release(op string, seat *call.Seat, completes bool) error {
 	l.acquired(op)
 	m := l.a.m
 	defer m.events.Observed()
 	defer m.done()
-	if err := l.end(op, mark); err != nil {
+	if err := l.end(op, completes); err != nil {
 		return err
 	}
 	if err := m.client.Reachable(context.Background(), l.a.res.FirstKey()); err != nil {
@@ -57,8 +56,9 @@ func (l *Lease) release(op string, seat *call.Seat, mark func()) error {
 
 // end ends the lease for its holder and counts an operation, which is counted before the lease
 // is taken off the list that Close works on, so that Close waits for the leave. An error says
-// why the lease was over already; the caller then sends no leave.
-func (l *Lease) end(op string, mark func()) error {
+// why the lease was over already; the caller then sends no leave. Only the leaves of a lease that its
+// holder has not lost may complete its run.
+func (l *Lease) end(op string, completes bool) error {
 	a := l.a
 	m := a.m
 	was, told := life.Entering, false
@@ -69,9 +69,8 @@ func (l *Lease) end(op string, mark func()) error {
 	}()
 	a.step(nil, func(now life.Moment) (fx life.Effect) {
 		m.running++
-		if was, fx = a.life.Release(now, m.closed); was == life.Holding && mark != nil {
+		if was, fx = a.life.Release(now, m.closed); completes && was == life.Holding {
 			a.life.Complete = true
-			mark()
 		}
 		return fx
 	})
@@ -86,7 +85,7 @@ func (l *Lease) end(op string, mark func()) error {
 		a.tellStale()
 		return a.fail(op)
 	}
-	if mark != nil {
+	if completes {
 		return a.fail(op)
 	}
 	return m.fail(op, a.res.Label(), leasehold.ErrReleased)

@@ -99,7 +99,7 @@ func (l *Lease) GiveBackAndEnter(ctx context.Context, op string, of Attempt, int
 		return c.untilQueued(into)
 	}
 	defer m.done() // of end
-	if err := l.end(op, nil); err != nil {
+	if err := l.end(op, false); err != nil {
 		onLeft(err)
 		return c.untilQueued(into)
 	}

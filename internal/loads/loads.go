@@ -225,7 +225,7 @@ func (q *Request) standing(state int64, term time.Duration, token uint64, text s
 }
 
 // Leave prepares the call that gives the lease back without a result, or stops waiting.
-func (q *Request) Leave(enterMayArriveUntil int64) *call.Call {
+func (q *Request) Leave(enterMayArriveUntil int64, _ bool) *call.Call {
 	return q.res.call(leaveScript, own, q.ownerID, call.MillisecondsUp(enterMayArriveUntil))
 }
 

@@ -166,7 +166,6 @@ type Request struct {
 
 	once      *Once         // the run that the lock is for; nil: none
 	keeps     bool          // the lease may be kept when nobody uses it
-	completes atomic.Bool   // its leave stores that the run is complete
 	lastToken atomic.Uint64 // token of the last of several turns; 0: the lease served one
 }
 
@@ -236,12 +235,12 @@ func (q *Request) ReadEnter(_ *call.Call, v []int64) (r protocol.Reply, err erro
 }
 
 // Leave prepares the call that gives back or leaves the queue.
-func (q *Request) Leave(enterMayArriveUntil int64) *call.Call {
+func (q *Request) Leave(enterMayArriveUntil int64, completes bool) *call.Call {
 	k, until := &q.res.keys, call.MillisecondsUp(enterMayArriveUntil)
 	switch last := q.lastToken.Load(); {
 	case last != 0:
 		return call.New(leaveTurnsScript, 4, k[0], k[1], k[2], k[3], &q.ownerID, &q.counted, until, int64(last))
-	case q.completes.Load():
+	case completes:
 		return call.New(completeScript, 5, k[0], k[1], k[2], k[3], q.once.Done, &q.ownerID, &q.counted, until, q.once.Keep)
 	}
 	return call.New(leaveScript, 4, k[0], k[1], k[2], k[3], &q.ownerID, &q.counted, until)
@@ -346,9 +345,6 @@ type Complete struct{}
 func NewOnce(r keys.Resource, slot string, keep time.Duration) *Once {
 	return &Once{Done: r.Part("done:" + keys.Escape(slot)), Keep: call.Milliseconds(keep)}
 }
-
-// SetCompletes makes each leave that is prepared from now on store that the run is complete.
-func (q *Request) SetCompletes() { q.completes.Store(true) }
 
 // IsComplete prepares the question whether the run is complete. The primary answers it.
 func (o *Once) IsComplete() *call.Call { return call.New(isCompleteScript, 1, o.Done) }

@@ -54,8 +54,9 @@ type Request interface {
 	Enter(o EnterOptions) *call.Call
 	ReadEnter(c *call.Call, reply []int64) (Reply, error)
 	// Leave prepares the call that gives back, or leaves the queue. enterMayArriveUntil is the
-	// server time (µs) until which a copy of the enter may still arrive; 0: none can.
-	Leave(enterMayArriveUntil int64) *call.Call
+	// server time (µs) until which a copy of the enter may still arrive; 0: none can. completes: the
+	// leave also stores that the run that the lease is for is complete, if it still holds the lease.
+	Leave(enterMayArriveUntil int64, completes bool) *call.Call
 	ReadLeave(reply []int64) (Reply, error)
 	// Renew prepares the call that moves the expiry.
 	Renew(o RenewOptions) *call.Call

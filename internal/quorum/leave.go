@@ -22,7 +22,7 @@ type leaveRound struct {
 
 // leave gives all back, for good. It is over once a majority has answered, and it is certain whether
 // the lock was held until now. Leaves that are not answered then are repeated without it.
-func (v *voter) leave(_ time.Time, end func([]int64, []string, error)) {
+func (v *voter) leave(completes bool, end func([]int64, []string, error)) {
 	var t todo
 	v.mu.Lock()
 	had := v.phase == holding
@@ -40,7 +40,7 @@ func (v *voter) leave(_ time.Time, end func([]int64, []string, error)) {
 		v.stopTimer()
 		v.forget()
 	}
-	l := &leaveRound{answers: make([]int8, len(v.seats)), valid: make([]bool, len(v.seats)), completes: v.completes, end: end}
+	l := &leaveRound{answers: make([]int8, len(v.seats)), valid: make([]bool, len(v.seats)), completes: completes, end: end}
 	us, _ := v.f.median(v.res.FirstKey())
 	for i := range v.seats {
 		s := &v.seats[i]
@@ -75,7 +75,7 @@ func (v *voter) leaveServer(i int, lead int64, l *leaveRound) {
 	s := &v.seats[i]
 	flights, copies := slices.Clone(s.flights), s.copies
 	var once *permits.Once
-	if v.completes {
+	if l.completes {
 		once = v.once
 	}
 	member := v.member

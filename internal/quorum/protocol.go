@@ -151,8 +151,8 @@ func (*voter) ReadEnter(_ *call.Call, v []int64) (r protocol.Reply, err error) {
 
 // Leave prepares the joint call that gives back all votes and places. Until when copies of calls may
 // arrive is known for each server.
-func (v *voter) Leave(int64) *call.Call {
-	return call.NewJoint(func(_ context.Context, sent time.Time, end func([]int64, []string, error)) { v.leave(sent, end) })
+func (v *voter) Leave(_ int64, completes bool) *call.Call {
+	return call.NewJoint(func(_ context.Context, _ time.Time, end func([]int64, []string, error)) { v.leave(completes, end) })
 }
 
 func (*voter) ReadLeave(v []int64) (protocol.Reply, error) { return permits.ReadLeave(v) }
@@ -176,12 +176,6 @@ func (*voter) ReadMessage(text string) (protocol.Result, bool) {
 
 // SetLastToken has no use: no lease of a quorum serves several turns.
 func (*voter) SetLastToken(uint64) {}
-
-func (v *voter) SetCompletes() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.completes = true
-}
 
 func (v *voter) enter(sent time.Time, o protocol.EnterOptions, end func([]int64, []string, error)) {
 	v.f.clocks(v.res.FirstKey(), func(err error) {

@@ -36,27 +36,25 @@ type voter struct {
 	res   *Resource
 	terms protocol.Terms
 
-	mu      sync.Mutex // guards the fields below
-	phase   phase
-	waits   bool
-	most    int   // MaxWaiters; 0: no bound
-	base    int64 // its ticket, by the clock that stands for all servers; 0: none yet
-	ticket  int64 // the same, by the clocks of the servers
-	try     int
-	member  string
-	seats   []seat // one for each server
-	rounds  []*round
-	revoked error  // some server said that it was revoked
-	lead    uint64 // the token that a free server is to give its vote with: the same for all
-	target  uint64 // the highest token that a fence was to be raised to
-	token   uint64
-	timer   *time.Timer
-	timerAt time.Time
-	held    bool          // it held the lock when it began to leave
-	once    *permits.Once // the run that it is for; nil: none
-	// completes says that its leave stores that the run is complete.
-	completes bool
-	leaveErr  error // why a leave had no answer
+	mu       sync.Mutex // guards the fields below
+	phase    phase
+	waits    bool
+	most     int   // MaxWaiters; 0: no bound
+	base     int64 // its ticket, by the clock that stands for all servers; 0: none yet
+	ticket   int64 // the same, by the clocks of the servers
+	try      int
+	member   string
+	seats    []seat // one for each server
+	rounds   []*round
+	revoked  error  // some server said that it was revoked
+	lead     uint64 // the token that a free server is to give its vote with: the same for all
+	target   uint64 // the highest token that a fence was to be raised to
+	token    uint64
+	timer    *time.Timer
+	timerAt  time.Time
+	held     bool          // it held the lock when it began to leave
+	once     *permits.Once // the run that it is for; nil: none
+	leaveErr error         // why a leave had no answer
 }
 
 type phase uint8

@@ -186,7 +186,7 @@ func TestLeaveThatWaitsOutlivesLateReplies(t *testing.T) {
 	first := v.seats[0].flights[0]
 	s.client.Suspect(v.res.FirstKey(), errors.New("connection refused"))
 	v.does(v.abandon)
-	v.leave(time.Now(), func([]int64, []string, error) {})
+	v.leave(false, func([]int64, []string, error) {})
 	v.onReply(first, nil, errors.New("i/o timeout"))
 	s.mu.Lock()
 	waiting := s.stragglers
@@ -204,7 +204,7 @@ func TestRepeatedLeaveWaitsOnce(t *testing.T) {
 	v.ask(0, &todo{})
 	s.client.Suspect(v.res.FirstKey(), errors.New("connection refused"))
 	for range 3 {
-		v.leave(time.Now(), func([]int64, []string, error) {})
+		v.leave(false, func([]int64, []string, error) {})
 	}
 	s.mu.Lock()
 	redistest.Expect(t, len(s.stragglers), 1, "%d leaves wait")

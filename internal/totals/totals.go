@@ -184,7 +184,7 @@ func (q *Request) ReadEnter(_ *call.Call, v []int64) (r protocol.Reply, err erro
 }
 
 // Leave prepares the call that gives back or leaves the queue.
-func (q *Request) Leave(enterMayArriveUntil int64) *call.Call {
+func (q *Request) Leave(enterMayArriveUntil int64, _ bool) *call.Call {
 	return q.family.call(leaveScript, &q.member, &q.permits, call.MillisecondsUp(enterMayArriveUntil))
 }
 

@@ -11,7 +11,7 @@ var once = []mutation{
 	cut("once: a completion stays", "luascripts/permits/complete.lua", scriptTests, "TestModelOfPermits",
 		"if expiry > now and not stored then", "if expiry > now and not repeated then"),
 	cut("once: only a lease that is held here completes", "internal/lease/release.go", lockTests, "Completes",
-		"m.closed); was == life.Holding && mark != nil {", "m.closed); mark != nil {"),
+		"m.closed); completes && was == life.Holding {", "m.closed); completes {"),
 	cut("once: a run that was not stored is lost, whoever else left", "internal/life/leaving.go", lifeTests, "TestExplorer",
 		"now < a.Deadline || a.Complete", "now < a.Deadline"),
 	cut("once: a failed run leaves the slot open", "mutex/once.go", lockTests, "Slot",

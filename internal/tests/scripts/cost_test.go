@@ -31,7 +31,7 @@ func TestCommandsOfAFreePair(t *testing.T) {
 	}{{"without a total", plain, 7}, {"with a total", withTotal, 12}} {
 		pair := func(seq uint64) {
 			q := c.resource.Request(protocol.Terms{Handle: hereHandle, Seq: seq, Permits: 1, TTL: time.Minute, Limit: 5, Want: 1})
-			for _, one := range []*call.Call{q.Enter(protocol.EnterOptions{Wait: true}), q.Leave(0)} {
+			for _, one := range []*call.Call{q.Enter(protocol.EnterOptions{Wait: true}), q.Leave(0, false)} {
 				v, err := client.Do(ctx, one)
 				redistest.CheckNow(t, err == nil && v[0] == 1, "%v, %v", v, err)
 			}

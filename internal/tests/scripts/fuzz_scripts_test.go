@@ -106,7 +106,7 @@ func FuzzRequests(f *testing.F) {
 		used := z.rdb.ZCard(context.Background(), named.Part("holders")).Val()
 		redistest.Check(t, used <= int64(limit), "%d permits of %d are held", used, limit)
 		for _, x := range []*request{r, w, w} {
-			redistest.Must(r.ReadLeave(z.do(x.Leave(max(0, void) % (1 << 53)))))(t)
+			redistest.Must(r.ReadLeave(z.do(x.Leave(max(0, void)%(1<<53), false))))(t)
 		}
 		z.expire()
 		for _, part := range []string{"holders", "queue"} {

@@ -75,7 +75,7 @@ func (m *machine) void(t *rapid.T) int64 {
 func (m *machine) leaves(t *rapid.T, r *request, predict func(void int64) any) {
 	m.gaveUp(r)
 	void := m.void(t)
-	got, ok := m.callOf(r, 0, fmt.Sprintf("leave %s, void %d", name(r), void), r.Leave(void), func() any { return predict((void + 999) / 1000) })
+	got, ok := m.callOf(r, 0, fmt.Sprintf("leave %s, void %d", name(r), void), r.Leave(void, false), func() any { return predict((void + 999) / 1000) })
 	if ok {
 		must(r.ReadLeave(got.ints))(m)
 	}

@@ -65,6 +65,5 @@ func (m *permitMachine) complete(t *rapid.T) {
 		t.Skip("it serves turns")
 	}
 	s.completes = true
-	r.Request.(*permits.Request).SetCompletes()
 	m.leaveOf(t, r)
 }

@@ -151,11 +151,13 @@ func (m *permitMachine) leaveOf(t *rapid.T, r *request) {
 	}
 	last := int64(m.last[r.Seq])
 	before, held := m.lastIssued(), m.holder() == r.Member()
-	got, ok := m.callOf(r, 0, fmt.Sprintf("leave %s, void %d, last token %d", name(r), void, last), r.Leave(void), func() any {
-		switch s := m.slots[r.Seq]; {
+	s := m.slots[r.Seq]
+	completes := s != nil && s.completes
+	got, ok := m.callOf(r, 0, fmt.Sprintf("leave %s, void %d, last token %d", name(r), void, last), r.Leave(void, completes), func() any {
+		switch {
 		case last != 0:
 			return m.p.leaveTurns(r.Member(), (void+999)/1000, last)
-		case s != nil && s.completes:
+		case completes:
 			return m.p.complete(r.Member(), (void+999)/1000, s.keep.Milliseconds())
 		}
 		return m.p.leave(r.Member(), (void+999)/1000)

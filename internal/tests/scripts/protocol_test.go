@@ -79,7 +79,7 @@ func (w *world) enter(r *request, want life.Code) protocol.Reply {
 
 func (w *world) leave(r *request, void int64) protocol.Reply {
 	w.Helper()
-	return redistest.Must(r.ReadLeave(redistest.Must(w.client.Do(context.Background(), r.Leave(void)))(w)))(w)
+	return redistest.Must(r.ReadLeave(redistest.Must(w.client.Do(context.Background(), r.Leave(void, false)))(w)))(w)
 }
 
 func (w *world) ask(rs ...*request) protocol.Reply {
