@@ -17,7 +17,7 @@ var once = []mutation{
 	cut("once: a failed run leaves the slot open", "mutex/once.go", lockTests, "Slot",
 		"succeeded = err == nil", "succeeded = true"),
 	cut("once: Close leaves the slot open", "internal/lease/release.go", lockTests, "Slot",
-		"\tif completes {\n\t\treturn a.fail(op)\n\t}", "\tif mark != nil {\n\t\treturn nil\n\t}"),
+		"\tif completes {\n\t\treturn a.fail(op)\n\t}", "\tif completes {\n\t\treturn nil\n\t}"),
 	cut("lead: MaxWait does not end it", "mutex/lead.go", lockTests, "Lead",
 		"a.NoMaxWait = true", "a.NoMaxWait = false"),
 	cut("lead: an outage does not end it", "mutex/lead.go", lockTests, "Lead",

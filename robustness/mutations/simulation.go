@@ -14,7 +14,7 @@ var walked = []mutation{
 	walk("simulation: a failed run leaves the slot open", "mutex/once.go", "TestSimulationOfSlots", 0,
 		"succeeded = err == nil", "succeeded = true"),
 	walk("simulation: Close leaves the slot open", "internal/lease/release.go", "TestSimulationOfSlots", 60,
-		"\tif completes {\n\t\treturn a.fail(op)\n\t}", "\tif mark != nil {\n\t\treturn nil\n\t}"),
+		"\tif completes {\n\t\treturn a.fail(op)\n\t}", "\tif completes {\n\t\treturn nil\n\t}"),
 	walk("simulation: a completion that was forgotten before its answer is not told as lost", "mutex/once.go", "TestCompletionIsForgotten", 0,
 		"time.Since(began) >= r.keep", "time.Since(began) < 0"),
 	walk("simulation: items are taken in order", "multi/item.go", "TestSimulationOfSeveral", 0,
