@@ -68,6 +68,7 @@ func Single(t *testing.T, kind string, fn func(f *Fixture)) {
 
 // New makes a fixture of a family that no other test uses.
 func New(t *testing.T, kind string, target redistest.Target) *Fixture {
+	StrictOnly(t, kind)
 	f := &Fixture{T: t, RDB: target.Admin(t), Kind: kind, Family: redistest.Name(t)}
 	f.Connect = func(w *Wire) redis.UniversalClient {
 		return target.Client(t, func(o *redis.UniversalOptions) { o.Dialer = w.Dialer(o.Dialer) })
@@ -88,6 +89,7 @@ func NewOn(t *testing.T, kind string, rdb redis.UniversalClient) *Fixture {
 // takes long or must be exact. synctest.Wait there says that all that was begun has come as far as it can.
 func Bubble(t *testing.T, kind string, fn func(f *Fixture)) {
 	t.Helper()
+	StrictOnly(t, kind)
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(func() {

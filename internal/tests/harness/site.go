@@ -22,6 +22,7 @@ type Site struct {
 
 // NewSite makes a site of a family that no other test uses.
 func NewSite(tb testing.TB, kind string, rdb redis.UniversalClient) *Site {
+	StrictOnly(tb, kind)
 	return &Site{TB: tb, RDB: rdb, Kind: kind, Family: redistest.Name(tb), Key: "k"}
 }
 

@@ -64,15 +64,9 @@ var kinds = map[string]maker{
 	},
 }
 
-// strictOnly are the tests that differ by contract with a KeepFor (LEASEHOLD_KEEP_FOR).
-var strictOnly = map[string]string{
-	"TestClusterConfirmsAtTheNodeOfTheKey": "an acquisition from memory makes no call that replicas confirm",
-	"TestNobodyElseWaitsForReplicas":       "what is kept asks by a script that the server learns first, in a WAIT of its own",
-}
-
 func newMutex(tb testing.TB, rdb redis.UniversalClient, s settings) handle {
 	tb.Helper()
-	harness.StrictOnly(tb, strictOnly)
+	harness.StrictOnly(tb, harness.Locks)
 	m := openMutex(tb, rdb, mutex.Config{
 		Name: s.name, TTL: s.ttl, Replicas: s.replicas, ReplicaWait: s.replicaWait, LocalFor: s.localFor, KeepFor: harness.KeepFor(s.ttl),
 	})

@@ -28,29 +28,8 @@ func withProxy(t *testing.T, fn func(f *fixture, p *redistest.Proxy)) {
 
 func in(t *testing.T, where func(*testing.T, string, func(*harness.Fixture)), fn func(f *fixture)) {
 	t.Helper()
-	harness.StrictOnly(t, strictOnly)
 	where(t, harness.Locks, func(f *harness.Fixture) { fn(&fixture{f}) })
 }
-
-// strictOnly are the tests that differ by contract if their handles have a KeepFor (LEASEHOLD_KEEP_FOR), and how.
-var strictOnly = map[string]string{
-	"TestExtendAfterTheEnd":                             stays,
-	"TestInspect":                                       stays,
-	"TestMutexDo":                                       stays,
-	"TestTurnsOfAProcessShareALease":                    stays + ", and so does its last token",
-	"TestTryLockWhoseGrantIsLateIsNotBusy":              noCall,
-	"TestUnlockWhoseFirstReplyIsLostTellsOfARevocation": noCall,
-	"TestGivingBackAndQueueingAgainIsOneRoundTrip":      alone,
-	"TestGoroutineThatRepeatsALeaveIsEnded":             alone,
-	"TestObserverThatIsTooSlow":                         "what is kept is renewed, which is an event",
-	"TestObserverThatPanics":                            "what is kept is renewed, which is an event",
-}
-
-const (
-	stays  = "what was given back stays in the process"
-	noCall = "an acquisition or a release makes no call"
-	alone  = "while nobody else waits, the lease also serves turns after LocalFor"
-)
 
 // open makes a handle of the family with a client and a wire of its own. It is
 // closed, over a wire that works again, when the test ends.

@@ -28,35 +28,8 @@ func withProxy(t *testing.T, fn func(f *fixture, p *redistest.Proxy)) {
 
 func in(t *testing.T, where func(*testing.T, string, func(*harness.Fixture)), fn func(f *fixture)) {
 	t.Helper()
-	harness.StrictOnly(t, strictOnly)
 	where(t, harness.Permits, func(f *harness.Fixture) { fn(&fixture{f}) })
 }
-
-// strictOnly are the tests that differ by contract if their handles have a KeepFor (LEASEHOLD_KEEP_FOR), and how.
-var strictOnly = map[string]string{
-	"TestDo":                                        stays,
-	"TestDoReleasesOnPanicAndGoexit":                stays,
-	"TestPermitsTakenTwice":                         stays,
-	"TestReleaseIsNilOnce":                          stays,
-	"TestRevokeErrors":                              stays + ", and can be revoked there",
-	"TestRedisIsAway":                               noCall,
-	"TestReleaseBoundsItself":                       noCall,
-	"TestReleaseOfWhatIsGoneIsErrLost":              noCall,
-	"TestRevokePassesAllPermitsOn":                  noCall + ", so it may not know yet of a revocation",
-	"TestKeyNamesAreAsDocumentedAndExpire":          register,
-	"TestInspectListsHoldersAndWaiters":             "Holder.Keeps is true",
-	"TestKeptPermitsAreShown":                       "one of its handles keeps nothing",
-	"TestUseOfACopyNamesTheMisuse":                  "a copy of a lease has the same turn",
-	"TestGrantBeforeTheSubscriptionStands":          "what is kept uses the connection that the test counts on",
-	"TestErrorsNameOperationFamilyAndKeyAndNoOwner": register,
-	"TestReleaseWhileRedisIsAway":                   "while nobody else waits, a lease also serves turns after LocalFor",
-}
-
-const (
-	stays    = "what was given back stays in the process"
-	noCall   = "an acquisition or a release makes no call"
-	register = "there is a register of keepers, too"
-)
 
 // open makes a handle of the family with a client and a wire of its own. It is
 // closed, over a wire that works again, when the test ends.

@@ -17,7 +17,6 @@ import (
 type site struct{ *harness.Site }
 
 func newSite(tb testing.TB, rdb redis.UniversalClient) *site {
-	harness.StrictOnly(tb, strictOnly)
 	return &site{harness.NewSite(tb, harness.Locks, rdb)}
 }
 
@@ -53,11 +52,4 @@ type result = harness.Returned[*mutex.Lock]
 // locking waits for a lock in another goroutine.
 func locking(h *mutex.Mutex, key string) <-chan result {
 	return harness.Go(func() (*mutex.Lock, error) { return h.Lock(context.Background(), key) })
-}
-
-// strictOnly are the tests that differ by contract if their handles have a KeepFor (LEASEHOLD_KEEP_FOR), and how.
-var strictOnly = map[string]string{
-	"TestHookThatEndsItsCallerLeavesNoLock":     "an acquisition or a release makes no call, and meets no hook",
-	"TestFenceSetByHand":                        "an acquisition makes no call, and does not meet a fence that was set by hand",
-	"TestEnterThatAHookRepeatedLeavesNoPhantom": "what was given back stays in the process",
 }

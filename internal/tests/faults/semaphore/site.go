@@ -18,7 +18,6 @@ import (
 type site struct{ *harness.Site }
 
 func newSite(tb testing.TB, rdb redis.UniversalClient) *site {
-	harness.StrictOnly(tb, strictOnly)
 	return &site{harness.NewSite(tb, harness.Permits, rdb)}
 }
 
@@ -64,17 +63,3 @@ func (s *site) empty(limit int, within time.Duration) {
 
 // result is what an acquisition in another goroutine came to.
 type result = harness.Returned[*semaphore.Lease]
-
-// strictOnly are the tests that differ by contract if their handles have a KeepFor (LEASEHOLD_KEEP_FOR), and how.
-var strictOnly = map[string]string{
-	"TestCancellationStorm":                             stays,
-	"TestHolderIsToldThatItsKeyIsGone":                  stays,
-	"TestForeignKeyBesideALeaseHarmsNeither":            stays,
-	"TestLateEnterAfterItsRetryWasReleasedTakesNothing": stays,
-	"TestRotatedCredentials":                            noCall,
-}
-
-const (
-	stays  = "what was given back stays in the process"
-	noCall = "an acquisition or a release makes no call"
-)
