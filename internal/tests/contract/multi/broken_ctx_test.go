@@ -17,8 +17,8 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// If a method of a ctx panics or ends its goroutine, whichever and whenever, so may the call. No process ends, and the
-// next caller is served at once.
+// If a method of a ctx panics or ends its goroutine, whichever and whenever, so may the call. No process ends, nothing
+// stays held, and the next caller is served at once.
 func TestCtxWhoseMethodsPanic(t *testing.T) {
 	t.Run("panics", func(t *testing.T) {
 		bubble(t, func(f *fixture) { ctxThatBreaks(f, func(method string) { panic(method) }) })
@@ -33,6 +33,20 @@ func ctxThatBreaks(f *fixture, breaks func(method string)) {
 	turns := func(c *mutex.Config) { c.LocalFor, c.Name = 20*time.Millisecond, f.Family+"l" }
 	local, other := f.open(turns), f.open(turns)
 	keeps := f.open(func(c *mutex.Config) { c.KeepFor, c.Name = 100*time.Millisecond, f.Family+"k" })
+	items := func(c *mutex.Config) { c.Name = f.Family + "i" }
+	several, keepsSome, holder := f.open(items), f.open(items, func(c *mutex.Config) { c.KeepFor = time.Second }), f.open(items)
+	waits := func(p *process, busy string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			within, stop := context.WithTimeout(f.Context(), 10*time.Second)
+			defer stop()
+			held := redistest.Must(holder.locks.Lock(within, busy))(f)
+			time.AfterFunc(50*time.Millisecond, func() { redistest.WantErr(f, held.Unlock()) })
+			if p == keepsSome { // x goes back first
+				redistest.NoError(f, redistest.Must(p.locks.Lock(within, "x"))(f).Unlock())
+			}
+			return multi.Do(ctx, func(context.Context, *multi.Lease) error { return nil }, p.lockItems("x", "y")...)
+		}
+	}
 	g := redistest.Must(singleflight.New(f.RDB, singleflight.Config[string]{Name: f.Family, TTL: time.Second, LeaseTTL: 3 * time.Second, NearFor: time.Second}))(f)
 	defer func() { redistest.WantErr(f, g.Close(f.Context())) }()
 	locked := func(p *process) func(context.Context) error {
@@ -63,6 +77,7 @@ func ctxThatBreaks(f *fixture, breaks func(method string)) {
 		"multi.Do": func(ctx context.Context) error {
 			return multi.Do(ctx, func(ctx context.Context, _ *multi.Lease) error { return ctx.Err() }, plain.lockItems("x", "y")...)
 		},
+		"multi.Do that waits for the first": waits(several, "x"), "multi.Do that waits for the second": waits(keepsSome, "y"),
 		"singleflight.Do": func(ctx context.Context) error {
 			_, err := g.Do(ctx, "x", func(context.Context) (string, error) { return "v", nil })
 			return err
@@ -71,13 +86,16 @@ func ctxThatBreaks(f *fixture, breaks func(method string)) {
 	}
 	for name, do := range calls {
 		for _, method := range []string{"Deadline", "Done", "Err", "Value"} {
-			for first := 1; first <= 12; first++ {
+			for first := 1; ; first++ {
 				var n atomic.Int32
 				ctx, cancel := context.WithTimeout(f.Context(), 10*time.Second)
 				ended := make(chan struct{})
 				go func() {
 					defer close(ended)
-					defer func() { _ = recover() }()
+					defer func() {
+						raised := recover()
+						redistest.Check(f, raised == nil || raised == method, "%s: its caller gets %v", name, raised)
+					}()
 					_ = do(harness.BrokenCtx{Context: ctx, Before: func(m string) {
 						if m == method && int(n.Add(1)) >= first {
 							breaks(m)
@@ -97,50 +115,6 @@ func ctxThatBreaks(f *fixture, breaks func(method string)) {
 			}
 		}
 	}
-}
-
-// If a method of a ctx panics, or ends its goroutine, while a call waits for one of several items,
-// so does the call, and nothing stays held.
-func TestCtxThatBreaksAWaitForSeveral(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		other := f.open()
-		plain := f.open()
-		keeps := f.open(func(c *mutex.Config) { c.KeepFor = time.Second })
-		for how, breaks := range map[string]func(method string){
-			"panics": func(method string) { panic(method) },
-			"exits":  func(string) { runtime.Goexit() },
-		} {
-			for _, busy := range []string{"x", "y"} {
-				for _, method := range []string{"Deadline", "Done", "Err", "Value"} {
-					for first, reached := 1, true; reached; first++ {
-						held := redistest.Must(other.locks.Lock(f.Context(), busy))(f)
-						time.AfterFunc(50*time.Millisecond, func() { redistest.WantErr(f, held.Unlock()) })
-						p, n := plain, new(atomic.Int32)
-						if busy == "y" { // and x goes back first
-							p = keeps
-							redistest.NoError(f, redistest.Must(p.locks.Lock(f.Context(), "x"))(f).Unlock())
-						}
-						ended := make(chan struct{})
-						go func() {
-							defer close(ended)
-							defer func() {
-								raised := recover()
-								redistest.Check(f, raised == nil || raised == method, "%s: the caller gets %v", method, raised)
-							}()
-							_ = multi.Do(harness.BrokenCtx{Context: f.Context(), Before: func(m string) {
-								if m == method && int(n.Add(1)) >= first {
-									breaks(m)
-								}
-							}}, func(context.Context, *multi.Lease) error { return nil }, p.lockItems("x", "y")...)
-						}()
-						redistest.Get(f, method+" that "+how+": the end of the call", ended)
-						f.wantFree("x", "y")
-						reached = int(n.Load()) >= first
-					}
-				}
-			}
-		}
-	})
 }
 
 // If a ctx ends while Redis is silent, and its Err then panics, exits or gives no error, no process ends.
