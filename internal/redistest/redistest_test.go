@@ -9,8 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
 )
 
 func init() {
@@ -72,23 +70,6 @@ func TestChildrenDieWithTheTestProcess(t *testing.T) {
 func gone(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || strings.Contains(string(stat), ") Z ")
-}
-
-// A server that loads its files answers INFO and little else: Restart waits until it has loaded them.
-func TestRestartWaitsUntilTheFilesAreLoaded(t *testing.T) {
-	for _, v := range NeedServers(t) {
-		t.Run(v.Name, func(t *testing.T) {
-			s := StartServer(t, v, "--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024") // 1 ms each
-			rdb := s.Client(func(o *redis.Options) { o.MaxRetries = -1 })
-			for i := range 500 {
-				WantErr(t, rdb.Set(t.Context(), fmt.Sprint(i), "a value of some length", 0).Err())
-			}
-			WantErr(t, rdb.Save(t.Context()).Err())
-			s.Kill()
-			s.Restart()
-			Expect(t, Must(rdb.DBSize(t.Context()).Result())(t), 500, "there are %d keys; want %d")
-		})
-	}
 }
 
 func TestMain(m *testing.M) { Main(m) }

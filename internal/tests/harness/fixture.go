@@ -5,7 +5,6 @@ package harness
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -178,37 +177,33 @@ func (f *Fixture) Keys() (all []string) {
 // OnEach runs fn on every node, one after the other: of a Cluster the replicas too, whose subscribers only they know.
 func (f *Fixture) OnEach(fn func(ctx context.Context, node redis.Cmdable) error) {
 	f.Helper()
-	if c, ok := f.RDB.(*redis.ClusterClient); ok {
-		f.onEach(c.ForEachShard, fn)
+	cluster, ok := f.RDB.(*redis.ClusterClient)
+	if !ok {
+		redistest.WantErr(f, fn(context.Background(), f.RDB))
 		return
 	}
-	f.one(fn)
-}
-
-// OnEachPrimary is OnEach without a Cluster's replicas.
-func (f *Fixture) OnEachPrimary(fn func(ctx context.Context, node redis.Cmdable) error) {
-	f.Helper()
-	if c, ok := f.RDB.(*redis.ClusterClient); ok {
-		f.onEach(c.ForEachMaster, fn)
-		return
-	}
-	f.one(fn)
-}
-
-func (f *Fixture) one(fn func(ctx context.Context, node redis.Cmdable) error) {
-	f.Helper()
-	redistest.WantErr(f, fn(context.Background(), f.RDB))
-}
-
-func (f *Fixture) onEach(each func(context.Context, func(context.Context, *redis.Client) error) error, fn func(context.Context, redis.Cmdable) error) {
-	f.Helper()
 	var mu sync.Mutex
-	err := each(context.Background(), func(ctx context.Context, node *redis.Client) error {
+	redistest.WantErr(f, cluster.ForEachShard(context.Background(), func(ctx context.Context, node *redis.Client) error {
 		mu.Lock()
 		defer mu.Unlock()
 		return fn(ctx, node)
-	})
-	redistest.WantErr(f, err)
+	}))
+}
+
+// BreakIdle breaks n idle connections of the pool of a client over w.
+func (f *Fixture) BreakIdle(rdb *redis.Client, w *Wire, n int) {
+	f.Helper()
+	var pool []*redis.Conn
+	for range n {
+		conn := rdb.Conn()
+		redistest.WantErr(f, conn.Ping(f.Context()).Err())
+		pool = append(pool, conn)
+	}
+	for _, conn := range pool {
+		_ = conn.Close()
+	}
+	w.Cut()
+	w.Heal()
 }
 
 // Handle is what each package's New makes, as far as closing goes.
@@ -228,68 +223,4 @@ func CloseWithin(tb testing.TB, within time.Duration, h Handle) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	redistest.Expect(tb, h.Close(ctx), nil, "close: %v")
-}
-
-// Call is a call under way in another goroutine.
-type Call[T any] struct {
-	Done  chan struct{}
-	Value T
-	Err   error
-
-	tb testing.TB
-}
-
-// ErrExited is the error of a call that ended its goroutine.
-var ErrExited = errors.New("the call ended its goroutine")
-
-// Start starts a call.
-func Start[T any](tb testing.TB, call func() (T, error)) *Call[T] {
-	c := &Call[T]{Done: make(chan struct{}), tb: tb}
-	go func() {
-		defer close(c.Done)
-		c.Err = ErrExited
-		c.Value, c.Err = call()
-	}()
-	return c
-}
-
-// StartQueued starts a call that has to queue for key, and returns when it does, or has ended already.
-func StartQueued[T any](f *Fixture, key string, call func() (T, error)) *Call[T] {
-	f.Helper()
-	before := f.Queued(key)
-	c := Start(f.T, call)
-	redistest.Eventually(f, "a waiter in the queue", func() bool {
-		return c.Ended() || f.Queued(key) > before // ended, where the machine stood still for a TTL
-	})
-	return c
-}
-
-// Ended reports whether the call has returned.
-func (c *Call[T]) Ended() bool {
-	select {
-	case <-c.Done:
-		return true
-	default:
-		return false
-	}
-}
-
-// Got is what the call returns, soon.
-func (c *Call[T]) Got() T {
-	c.tb.Helper()
-	redistest.Get(c.tb, "a grant", c.Done)
-	if c.Err != nil {
-		c.tb.Fatalf("the waiter ended with %v", c.Err)
-	}
-	return c.Value
-}
-
-// Failed is the error that the call returns, soon.
-func (c *Call[T]) Failed() error {
-	c.tb.Helper()
-	redistest.Get(c.tb, "an error", c.Done)
-	if c.Err == nil {
-		c.tb.Fatal("the waiter was granted")
-	}
-	return c.Err
 }

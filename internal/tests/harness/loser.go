@@ -141,7 +141,7 @@ func (x *Loser) AwaitSubscription() {
 	if x.K == 0 {
 		last = x.asked
 	}
-	Got(x.Site.TB, 10*time.Second, "a subscription", last)
+	redistest.Get(x.Site.TB, "a subscription", last)
 }
 
 // WantLost fails the test unless a reply to each of these was lost.

@@ -123,7 +123,12 @@ func (h *held) keptOrTold() (kept int) {
 func (h *held) allTold(since time.Time) {
 	h.Helper()
 	for _, o := range h.leases {
-		harness.Got(h, patience, "the end of the "+o.name, o.Context().Done())
+		harness.Until(h, patience, func() error {
+			if o.Context().Err() == nil {
+				return fmt.Errorf("the %s goes on", o.name)
+			}
+			return nil
+		})
 		// A third of the TTL; without the renewal it were at the deadline.
 		late := time.Since(o.Deadline())
 		redistest.Check(h, late < 0, "the %s's holder was told %v after its own deadline; want by a renewal, within %v", o.name, late, longTTL/3)

@@ -21,7 +21,7 @@ func TestCloseWaitsForWhatCallsBegan(t *testing.T) {
 				m, one, w := aQuorum(f)
 				l := redistest.Must(m.Lock(f.Context(), "k"))(f)
 				if held != nil {
-					breakIdle(f, one, w)
+					f.BreakIdle(one, w, 2) // a leave comes to one of them
 				}
 				w.Stall(held...)
 				redistest.WantErr(f, l.Unlock())
@@ -66,16 +66,4 @@ func aQuorum(f *harness.Fixture) (*mutex.Mutex, *redis.Client, *harness.Wire) {
 	m := redistest.Must(mutex.NewQuorum(rdbs, mutex.Config{Name: f.Family}))(f)
 	one.AddHook(w)
 	return m, one, w
-}
-
-// breakIdle breaks two idle connections of the pool: a leave comes to one of them.
-func breakIdle(f *harness.Fixture, rdb *redis.Client, w *harness.Wire) {
-	f.Helper()
-	a, b := rdb.Conn(), rdb.Conn()
-	for _, conn := range []*redis.Conn{a, b} {
-		redistest.WantErr(f, conn.Ping(f.Context()).Err())
-	}
-	_, _ = a.Close(), b.Close()
-	w.Cut()
-	w.Heal()
 }

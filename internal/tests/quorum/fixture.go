@@ -169,21 +169,19 @@ func (f *fleet) unlock(l *mutex.Lock) {
 }
 
 // locking calls Lock in another goroutine.
-func locking(ctx context.Context, m *mutex.Mutex, key string) <-chan harness.Returned[*mutex.Lock] {
-	return harness.Go(func() (*mutex.Lock, error) { return m.Lock(ctx, key) })
+func (f *fleet) locking(ctx context.Context, m *mutex.Mutex, key string) *harness.Call[*mutex.Lock] {
+	return harness.Start(f, func() (*mutex.Lock, error) { return m.Lock(ctx, key) })
 }
 
-// turn has a lock taken and given back in another goroutine, and returns what that comes to.
-func (f *fleet) turn(m *mutex.Mutex, key string) <-chan error {
-	done := make(chan error, 1)
-	go func() {
+// turn has a lock taken and given back in another goroutine.
+func (f *fleet) turn(m *mutex.Mutex, key string) *harness.Call[struct{}] {
+	return harness.Begin(f, func() error {
 		l, err := m.Lock(f.Context(), key)
 		if err == nil {
 			err = l.Unlock()
 		}
-		done <- err
-	}()
-	return done
+		return err
+	})
 }
 
 // restartEmpty restarts a server without anything that it had stored.

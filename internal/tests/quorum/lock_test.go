@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -96,12 +97,12 @@ func TestSplitVotesAreYielded(t *testing.T) {
 			}
 			handles = append(handles, m)
 		}
-		var turns []<-chan error
+		var turns []*harness.Call[struct{}]
 		for _, m := range handles {
 			turns = append(turns, f.turn(m, "k"))
 		}
 		for _, turn := range turns {
-			redistest.NoError(f, redistest.Get(f, "a turn", turn))
+			turn.Got()
 		}
 	})
 }
@@ -123,7 +124,8 @@ func TestNothingIsKeptWithoutAMajority(t *testing.T) {
 		l := f.lock(b, "k")
 		redistest.AtMost(f, time.Since(began), 2*time.Second, "a lock took %v beside a waiter that has one vote of three")
 		f.unlock(l)
-		redistest.WantErr(f, <-ends, leasehold.ErrUnavailable)
+		<-ends.Done
+		redistest.WantErr(f, ends.Err, leasehold.ErrUnavailable)
 	})
 }
 

@@ -23,7 +23,7 @@ func TestInspectGoesByTheMajority(t *testing.T) {
 		redistest.Check(f, err == nil && !state.Held && state.Holder == nil && state.Waiting == 0, "a free lock: %+v, %v", state, err)
 		l := f.lock(a, "k")
 		ctx, cancel := context.WithCancel(context.Background())
-		waiter := locking(ctx, b, "k")
+		waiter := f.locking(ctx, b, "k")
 		f.waiting(a, "k", 1)
 		state, err = b.Inspect(f.Context(), "k")
 		redistest.CheckNow(f, err == nil && state.Held && state.Holder.ID == l.ID() && state.Holder.Label == "first" && state.LastToken == l.Token(),
@@ -33,7 +33,7 @@ func TestInspectGoesByTheMajority(t *testing.T) {
 		left := state.Holder.ExpiresIn
 		redistest.Check(f, left > 0 && left <= 30*time.Second, "it expires in %v", left)
 		cancel()
-		redistest.WantErr(f, (<-waiter).Err, context.Canceled)
+		redistest.WantErr(f, waiter.Failed(), context.Canceled)
 		f.waiting(a, "k", 0)
 		f.unlock(l)
 	})
@@ -43,45 +43,27 @@ func TestRevoke(t *testing.T) {
 	each(t, 3, func(f *fleet) {
 		a, b := f.open(), f.open()
 		l := f.lock(a, "k")
-		next := locking(f.Context(), b, "k")
+		next := f.locking(f.Context(), b, "k")
 		f.waiting(a, "k", 1)
 		redistest.WantErr(f, b.Revoke(f.Context(), "k", l.ID(), "a test"))
 		redistest.Expect(f, b.Revoke(f.Context(), "k", l.ID(), "a test"), nil, "a second time: %v")
-		got := <-next
-		redistest.WantErr(f, got.Err)
-		l2 := got.Value
+		l2 := next.Got()
 		redistest.Get(f, "the end of the holder's Context", l.Context().Done()) // it hears of it by itself
 		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrRevoked)
 		redistest.WantErr(f, l.Unlock(), leasehold.ErrRevoked, redistest.Says("a test"))
 		redistest.Check(f, l2.Token() > l.Token(), "token %d after %d", l2.Token(), l.Token())
-		waiting := locking(f.Context(), a, "k")
+		waiting := f.locking(f.Context(), a, "k")
 		f.waiting(a, "k", 1)
 		state := redistest.Must(a.Inspect(f.Context(), "k"))(f)
 		redistest.WantErr(f, a.Revoke(f.Context(), "k", state.Waiters[0].ID, "not you"))
-		redistest.WantErr(f, (<-waiting).Err, leasehold.ErrRevoked)
+		redistest.WantErr(f, waiting.Failed(), leasehold.ErrRevoked)
 		redistest.WantErr(f, a.Revoke(f.Context(), "k", "AAAAAAAA-1", "nobody"), leasehold.ErrNoLease)
 		f.unlock(l2)
 	})
 }
 
-// garbled is a hook that puts another reply in place of that of a script.
-type garbled struct {
-	redistest.Hook
-	script string
-}
-
-func (h garbled) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if reply, ok := cmd.(interface{ SetVal([]int64) }); ok && harness.CommandName(cmd) == h.script {
-			reply.SetVal([]int64{7, 0})
-		}
-		return err
-	}
-}
-
 // hooked returns a fleet of embedded servers, and a handle whose clients have a hook.
-func hooked(t *testing.T, hook redis.Hook) (*fleet, *mutex.Mutex) {
+func hooked(t *testing.T, hook redistest.Around) (*fleet, *mutex.Mutex) {
 	f := embedded(t, 3)
 	clients := f.clients()
 	for _, rdb := range clients {
@@ -94,7 +76,15 @@ func hooked(t *testing.T, hook redis.Hook) (*fleet, *mutex.Mutex) {
 
 // A reply that no script gives ends no process.
 func TestRevokeWhoseRepliesAreGarbled(t *testing.T) {
-	f, operator := hooked(t, garbled{script: "quorum revoke"})
+	f, operator := hooked(t, func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+		err := send()
+		for _, cmd := range cmds {
+			if reply, ok := cmd.(interface{ SetVal([]int64) }); ok && harness.CommandName(cmd) == "quorum revoke" {
+				reply.SetVal([]int64{7, 0})
+			}
+		}
+		return err
+	})
 	l := f.lock(f.open(), "k")
 	ctx, cancel := context.WithTimeout(f.Context(), time.Second)
 	defer cancel()
@@ -120,10 +110,10 @@ func TestMaxWaitersAndMaxWait(t *testing.T) {
 	each(t, 3, func(f *fleet) {
 		m := f.open(func(c *mutex.Config) { c.MaxWaiters, c.MaxWait = 1, 2*time.Second })
 		l := f.lock(m, "k")
-		waiter := locking(f.Context(), m, "k")
+		waiter := f.locking(f.Context(), m, "k")
 		f.waiting(m, "k", 1)
 		redistest.WantErr(f, redistest.ErrorOf(m.Lock(f.Context(), "k")), leasehold.ErrQueueFull)
-		redistest.WantErr(f, (<-waiter).Err, leasehold.ErrBusy, redistest.Not(leasehold.ErrUnavailable))
+		redistest.WantErr(f, waiter.Failed(), leasehold.ErrBusy, redistest.Not(leasehold.ErrUnavailable))
 		f.unlock(l)
 	})
 }
@@ -146,21 +136,14 @@ func TestDoOnceRunsOnce(t *testing.T) {
 	})
 }
 
-// swallowing is a hook that returns without sending a question whether a key exists.
-type swallowing struct{ redistest.Hook }
-
-func (swallowing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "exists" {
-			return nil
-		}
-		return next(ctx, cmd)
-	}
-}
-
 // A look that a hook swallowed does not say that the slot is open.
 func TestDoOnceWhoseLooksAreSwallowed(t *testing.T) {
-	f, m := hooked(t, swallowing{})
+	f, m := hooked(t, func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+		if cmds[0].Name() == "exists" {
+			return nil
+		}
+		return send()
+	})
 	ran, err := m.DoOnce(f.Context(), "job", "1", time.Minute, func(context.Context, uint64) error { return nil })
 	redistest.Check(t, !ran && errors.Is(err, leasehold.ErrUnavailable), "ran: %v, %v", ran, err)
 }
@@ -170,26 +153,24 @@ func TestLeadAndShutdown(t *testing.T) {
 		a, b := f.open(), f.open()
 		ctx, cancel := context.WithCancel(context.Background())
 		led := make(chan string, 2)
-		lead := func(m *mutex.Mutex, name string) chan error {
-			done := make(chan error, 1)
-			go func() {
-				done <- m.Lead(ctx, "leader", func(ctx context.Context, _ uint64) error {
+		lead := func(m *mutex.Mutex, name string) *harness.Call[struct{}] {
+			return harness.Begin(f, func() error {
+				return m.Lead(ctx, "leader", func(ctx context.Context, _ uint64) error {
 					led <- name
 					<-ctx.Done()
 					return nil
 				})
-			}()
-			return done
+			})
 		}
 		doneA := lead(a, "a")
 		<-led
 		doneB := lead(b, "b")
 		f.waiting(a, "leader", 1)
 		redistest.WantErr(f, a.Close(f.Context()))
-		redistest.WantErr(f, <-doneA, leasehold.ErrClosed)
+		redistest.WantErr(f, doneA.Failed(), leasehold.ErrClosed)
 		redistest.Expect(f, <-led, "b", "%s leads")
 		cancel()
-		redistest.WantErr(f, <-doneB, context.Canceled)
+		redistest.WantErr(f, doneB.Failed(), context.Canceled)
 		redistest.WantErr(f, b.Shutdown(f.Context()))
 		redistest.WantErr(f, redistest.ErrorOf(b.Lock(f.Context(), "k")), leasehold.ErrClosed)
 	})

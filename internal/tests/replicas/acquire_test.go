@@ -51,7 +51,7 @@ func TestNothingIsGrantedWithoutReplicas(t *testing.T) {
 		for kind, newHandle := range kinds {
 			t.Run(kind, func(t *testing.T) {
 				defer x.Heal()
-				s := settings{name: redistest.Name(t), replicas: 2, replicaWait: 50 * time.Millisecond}
+				s := mutex.Config{Name: redistest.Name(t), Replicas: 2, ReplicaWait: 50 * time.Millisecond}
 				rdb := x.Primary.Client()
 				h := newHandle(t, rdb, s)
 				held := granted(t, h, "before")
@@ -80,7 +80,7 @@ func TestNothingIsHandedOverWithoutReplicas(t *testing.T) {
 				}
 				t.Run(kind+" by "+way, func(t *testing.T) {
 					defer x.Heal()
-					s := settings{name: redistest.Name(t), replicas: 2, replicaWait: 50 * time.Millisecond}
+					s := mutex.Config{Name: redistest.Name(t), Replicas: 2, ReplicaWait: 50 * time.Millisecond}
 					rdb := x.Primary.Client()
 					waiting := newHandle(t, rdb, s)
 					holding := waiting
@@ -129,7 +129,7 @@ func TestRepeatedEnterIsNotConfirmedByItself(t *testing.T) {
 		for kind, newHandle := range kinds {
 			t.Run(kind, func(t *testing.T) {
 				defer x.Heal()
-				h := newHandle(t, p.Client(), settings{name: redistest.Name(t), replicas: 2, replicaWait: 50 * time.Millisecond})
+				h := newHandle(t, p.Client(), mutex.Config{Name: redistest.Name(t), Replicas: 2, ReplicaWait: 50 * time.Millisecond})
 				if err := granted(t, h, "before").giveBack(); err != nil { // the scripts are known
 					t.Fatal(err)
 				}
@@ -150,7 +150,7 @@ func TestRepeatedEnterIsNotConfirmedByItself(t *testing.T) {
 func TestLostReplyOfAConfirmation(t *testing.T) {
 	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle maker) {
 		p := redistest.NewProxy(t, x.Primary.Addr())
-		h := newHandle(t, p.Client(), settings{name: redistest.Name(t), replicas: 2, replicaWait: 2 * time.Second})
+		h := newHandle(t, p.Client(), mutex.Config{Name: redistest.Name(t), Replicas: 2, ReplicaWait: 2 * time.Second})
 		for _, name := range []string{"EVALSHA", "PEXPIRE", "SET", "WAIT"} {
 			l, err := h.acquire(t.Context(), "k")
 			redistest.WantErr(t, err)
@@ -174,9 +174,9 @@ func TestReplicasAreCounted(t *testing.T) {
 	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle maker) {
 		name := redistest.Name(t)
 		const wait = 2 * time.Second // the other replica has to answer in it
-		two := newHandle(t, x.Primary.Client(), settings{name: name, replicas: 2, replicaWait: wait})
-		one := newHandle(t, x.Primary.Client(), settings{name: name, replicas: 1, replicaWait: wait})
-		none := newHandle(t, x.Primary.Client(), settings{name: name})
+		two := newHandle(t, x.Primary.Client(), mutex.Config{Name: name, Replicas: 2, ReplicaWait: wait})
+		one := newHandle(t, x.Primary.Client(), mutex.Config{Name: name, Replicas: 1, ReplicaWait: wait})
+		none := newHandle(t, x.Primary.Client(), mutex.Config{Name: name})
 		x.Links[0].Cut()
 		redistest.WantErr(t, redistest.ErrorOf(two.acquire(t.Context(), "k2")), leasehold.ErrUnavailable, redistest.Says("1 of 2 replicas"))
 		redistest.Expect(t, redistest.ErrorOf(one.acquire(t.Context(), "k1")), nil, "with one replica: %v")
@@ -190,7 +190,7 @@ func TestNobodyElseWaitsForReplicas(t *testing.T) {
 	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle maker) {
 		const wait = time.Second
 		rdb := x.Primary.Client()
-		h := newHandle(t, rdb, settings{name: redistest.Name(t), replicas: 2, replicaWait: wait})
+		h := newHandle(t, rdb, mutex.Config{Name: redistest.Name(t), Replicas: 2, ReplicaWait: wait})
 		held := redistest.Must(h.acquire(t.Context(), "held"))(t)
 		x.Cut()
 		done := make(chan []error, 1)
@@ -213,7 +213,7 @@ func TestNobodyElseWaitsForReplicas(t *testing.T) {
 // on their way at the same time, and every acquisition is confirmed.
 func TestManyCallersAreConfirmed(t *testing.T) {
 	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle maker) {
-		h := newHandle(t, x.Primary.Client(), settings{name: redistest.Name(t), replicas: 2, replicaWait: 2 * time.Second})
+		h := newHandle(t, x.Primary.Client(), mutex.Config{Name: redistest.Name(t), Replicas: 2, ReplicaWait: 2 * time.Second})
 		for i, err := range attempt(64, func(i int) (lease, error) {
 			for range 20 {
 				l, err := h.acquire(t.Context(), fmt.Sprint("k", i/2)) // two for each key
@@ -235,15 +235,14 @@ func TestManyCallersAreConfirmed(t *testing.T) {
 func TestCallerLeavesWhileReplicasAreAsked(t *testing.T) {
 	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle maker) {
 		rdb := x.Primary.Client()
-		h := newHandle(t, rdb, settings{name: redistest.Name(t), replicas: 2, replicaWait: 2 * time.Second})
+		h := newHandle(t, rdb, mutex.Config{Name: redistest.Name(t), Replicas: 2, ReplicaWait: 2 * time.Second})
 		x.Cut()
 		ctx, cancel := context.WithCancel(t.Context())
-		failed := make(chan error, 1)
-		go func() { _, err := h.acquire(ctx, "k"); failed <- err }()
+		left := harness.Start(t, func() (lease, error) { return h.acquire(ctx, "k") })
 		awaitBlocked(t, rdb)
 		began := time.Now()
 		cancel()
-		redistest.WantErr(t, redistest.Get(t, "the caller", failed), context.Canceled, leasehold.ErrUnavailable)
+		redistest.WantErr(t, left.Failed(), context.Canceled, leasehold.ErrUnavailable)
 		redistest.AtMost(t, time.Since(began), time.Second, "it returned after %v")
 		redistest.Eventually(t, "the lease to be given back", func() bool {
 			return len(rdb.Keys(t.Context(), "*holders").Val()) == 0
@@ -258,17 +257,14 @@ func TestMaxWaitEndsBeforeReplicasConfirm(t *testing.T) {
 	rdb := x.Primary.Client()
 	held := redistest.Must(openMutex(t, x.Primary.Client(), mutex.Config{Name: name}).Lock(t.Context(), "k"))(t)
 	waiting := openMutex(t, rdb, mutex.Config{Name: name, Replicas: 2, ReplicaWait: 2 * time.Second, MaxWait: time.Second})
-	failed := make(chan error, 1)
-	go func() { _, err := waiting.Lock(t.Context(), "k"); failed <- err }()
+	waiter := harness.Start(t, func() (*mutex.Lock, error) { return waiting.Lock(t.Context(), "k") })
 	redistest.Eventually(t, "its place to be confirmed", func() bool {
 		return rdb.ZCard(t.Context(), "leasehold:mtx:{"+name+":k}:queue").Val() == 1 && !blocked(rdb)
 	})
 	x.Cut()
 	defer x.Heal()
 	redistest.WantErr(t, held.Unlock())
-	err := redistest.Get(t, "the waiter", failed)
-	redistest.WantErr(t, err, leasehold.ErrUnavailable)
-	redistest.WantNot(t, err, leasehold.ErrBusy)
+	redistest.WantErr(t, waiter.Failed(), leasehold.ErrUnavailable, redistest.Not(leasehold.ErrBusy))
 }
 
 // A grant that replicas did not confirm is an acquisition that failed. It is no late

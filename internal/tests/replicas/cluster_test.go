@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
+	"github.com/leasehold-go/leasehold/mutex"
 )
 
 // On a Cluster the replica of the key's own primary confirms, and no other node's.
@@ -19,7 +20,7 @@ func TestClusterConfirmsAtTheNodeOfTheKey(t *testing.T) {
 			cluster := redistest.StartPatientCluster(t, v)
 			name := redistest.Name(t)
 			rdb := cluster.Client(func(o *redis.ClusterOptions) { o.ReadTimeout = 2 * time.Second })
-			h := newMutex(t, rdb, settings{name: name, replicas: 1, replicaWait: 100 * time.Millisecond})
+			h := newMutex(t, rdb, mutex.Config{Name: name, Replicas: 1, ReplicaWait: 100 * time.Millisecond})
 			holders := func(key string) string { return harness.Part("mtx", name, key, "holders") }
 			sick := cluster.NodeFor(holders("k0"))
 			for i := range 30 {
@@ -48,7 +49,7 @@ func TestClusterConfirmsAtTheNodeOfTheKey(t *testing.T) {
 func TestClusterSlotMovesUnderConfirmedLeases(t *testing.T) {
 	cluster := redistest.StartPatientCluster(t, redistest.Newest(t))
 	name := redistest.Name(t)
-	h := newMutex(t, cluster.Client(), settings{name: name, ttl: 2 * time.Second, replicas: 1})
+	h := newMutex(t, cluster.Client(), mutex.Config{Name: name, TTL: 2 * time.Second, Replicas: 1})
 	slot := harness.Part("mtx", name, "k", "holders")
 	l := granted(t, h, "k")
 	from := cluster.NodeFor(slot)

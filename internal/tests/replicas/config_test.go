@@ -63,7 +63,7 @@ func TestDefaultWaitFitsTheClient(t *testing.T) {
 	x := redistest.StartReplicated(t, redistest.Newest(t), 1)
 	x.Cut()
 	rdb := x.Primary.Client(func(o *redis.Options) { o.ReadTimeout = 400 * time.Millisecond })
-	h := newMutex(t, rdb, settings{name: redistest.Name(t), replicas: 1})
+	h := newMutex(t, rdb, mutex.Config{Name: redistest.Name(t), Replicas: 1})
 	began := time.Now()
 	_, err := h.acquire(t.Context(), "k")
 	redistest.WantErr(t, err, leasehold.ErrUnavailable, redistest.Says("0 of 1 replicas confirmed it within 300ms"))
@@ -74,12 +74,12 @@ func TestDefaultWaitFitsTheClient(t *testing.T) {
 func TestEmbeddedServerHasNoReplicas(t *testing.T) {
 	t.Parallel()
 	rdb := leaseholdtest.Client(t)
-	h := newMutex(t, rdb, settings{name: "f", replicas: 1})
+	h := newMutex(t, rdb, mutex.Config{Name: "f", Replicas: 1})
 	for range 2 {
 		redistest.WantErr(t, redistest.ErrorOf(h.acquire(t.Context(), "k")), leasehold.ErrUnavailable, redistest.Says("0 of 1 replicas confirmed it"))
 	}
 	redistest.Eventually(t, "a lock without replicas", func() bool {
-		l, err := newMutex(t, rdb, settings{name: "f"}).acquire(t.Context(), "k")
+		l, err := newMutex(t, rdb, mutex.Config{Name: "f"}).acquire(t.Context(), "k")
 		return err == nil && l.giveBack() == nil
 	})
 }

@@ -17,7 +17,7 @@ func TestUnconfirmedRenewalMovesNoDeadline(t *testing.T) {
 	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle maker) {
 		const ttl = 1500 * time.Millisecond
 		rdb := x.Primary.Client()
-		h := newHandle(t, rdb, settings{name: redistest.Name(t), ttl: ttl, replicas: 2, replicaWait: 100 * time.Millisecond})
+		h := newHandle(t, rdb, mutex.Config{Name: redistest.Name(t), TTL: ttl, Replicas: 2, ReplicaWait: 100 * time.Millisecond})
 		l := granted(t, h, "k")
 		renewed(t, l) // while they confirm, it is renewed
 		x.Cut()
@@ -49,7 +49,7 @@ func TestUnconfirmedRenewalMovesNoDeadline(t *testing.T) {
 // Replicas that come back in time keep the lease.
 func TestLeaseOutlivesAShortCut(t *testing.T) {
 	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle maker) {
-		h := newHandle(t, x.Primary.Client(), settings{name: redistest.Name(t), ttl: 4 * time.Second, replicas: 2, replicaWait: 200 * time.Millisecond})
+		h := newHandle(t, x.Primary.Client(), mutex.Config{Name: redistest.Name(t), TTL: 4 * time.Second, Replicas: 2, ReplicaWait: 200 * time.Millisecond})
 		l := granted(t, h, "k")
 		x.Cut()
 		time.Sleep(2 * time.Second) // the first renewal, after 1.3 s, is not confirmed
@@ -62,7 +62,7 @@ func TestLeaseOutlivesAShortCut(t *testing.T) {
 // An Extend that replicas did not confirm is an error, and moves no deadline.
 func TestUnconfirmedExtendMovesNoDeadline(t *testing.T) {
 	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle maker) {
-		h := newHandle(t, x.Primary.Client(), settings{name: redistest.Name(t), replicas: 2, replicaWait: 50 * time.Millisecond})
+		h := newHandle(t, x.Primary.Client(), mutex.Config{Name: redistest.Name(t), Replicas: 2, ReplicaWait: 50 * time.Millisecond})
 		l := granted(t, h, "k")
 		x.Cut()
 		before := l.Deadline()
@@ -81,7 +81,7 @@ func TestUnconfirmedExtendMovesNoDeadline(t *testing.T) {
 func TestRenewalsWithoutMemory(t *testing.T) {
 	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle maker) {
 		rdb := x.Primary.Client()
-		h := newHandle(t, rdb, settings{name: redistest.Name(t), ttl: 4 * time.Second, replicas: 2, replicaWait: 200 * time.Millisecond})
+		h := newHandle(t, rdb, mutex.Config{Name: redistest.Name(t), TTL: 4 * time.Second, Replicas: 2, ReplicaWait: 200 * time.Millisecond})
 		l := granted(t, h, "k")
 		redistest.WantErr(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
 		defer rdb.ConfigSet(context.Background(), "maxmemory", "0")
@@ -110,7 +110,7 @@ func TestRevokedBeforeItIsConfirmed(t *testing.T) {
 	cfg := mutex.Config{Name: redistest.Name(t), Replicas: 1, ReplicaWait: 2 * time.Second}
 	a, b := openMutex(t, p.Client(), cfg), openMutex(t, x.Primary.Client(), cfg)
 	held := redistest.Must(b.Lock(t.Context(), "k"))(t)
-	waiter := harness.Go(func() (*mutex.Lock, error) { return a.Lock(t.Context(), "k") })
+	waiter := harness.Start(t, func() (*mutex.Lock, error) { return a.Lock(t.Context(), "k") })
 	redistest.Eventually(t, "a waiter", func() bool {
 		state, err := b.Inspect(t.Context(), "k")
 		return err == nil && state.Waiting == 1
@@ -122,5 +122,5 @@ func TestRevokedBeforeItIsConfirmed(t *testing.T) {
 	redistest.CheckNow(t, err == nil && state.Holder != nil, "%+v, %v; want a holder", state, err)
 	redistest.WantErr(t, b.Revoke(t.Context(), "k", state.Holder.ID, "a test"))
 	confirming.Release()
-	redistest.WantErr(t, redistest.Get(t, "the waiter", waiter).Err, leasehold.ErrRevoked)
+	redistest.WantErr(t, waiter.Failed(), leasehold.ErrRevoked)
 }

@@ -34,43 +34,43 @@ type (
 func (l lockHeld) giveBack() error   { return l.Unlock() }
 func (l permitHeld) giveBack() error { return l.Release() }
 
-// handle is a handle of one of the kinds of lease.
+// handle is a handle of one of the kinds of lease. Without an error there is a lease.
 type handle struct {
-	acquire    func(ctx context.Context, key string) (lease, error)
-	tryAcquire func(ctx context.Context, key string) (lease, error)
+	acquire, tryAcquire func(ctx context.Context, key string) (lease, error)
 }
 
-// settings are what the tests configure.
-type settings struct {
-	name        string
-	ttl         time.Duration
-	replicas    int
-	replicaWait time.Duration
-	localFor    time.Duration
-}
-
-// maker makes handles of one kind of lease.
-type maker = func(tb testing.TB, rdb redis.UniversalClient, s settings) handle
+// maker makes handles of one kind of lease. A semaphore takes from the Config what both have.
+type maker = func(tb testing.TB, rdb redis.UniversalClient, cfg mutex.Config) handle
 
 var kinds = map[string]maker{
-	"mutex":     newMutex,
-	"semaphore": func(tb testing.TB, rdb redis.UniversalClient, s settings) handle { return newSemaphore(tb, rdb, s, 0) },
-	"mutex, local turns": func(tb testing.TB, rdb redis.UniversalClient, s settings) handle {
-		s.localFor = 20 * time.Millisecond
-		return newMutex(tb, rdb, s)
+	"mutex": newMutex,
+	"semaphore": func(tb testing.TB, rdb redis.UniversalClient, cfg mutex.Config) handle {
+		return newSemaphore(tb, rdb, cfg, 0)
 	},
-	"total": func(tb testing.TB, rdb redis.UniversalClient, s settings) handle {
-		return newSemaphore(tb, rdb, s, 10_000)
+	"mutex, local turns": func(tb testing.TB, rdb redis.UniversalClient, cfg mutex.Config) handle {
+		cfg.LocalFor = 20 * time.Millisecond
+		return newMutex(tb, rdb, cfg)
+	},
+	"total": func(tb testing.TB, rdb redis.UniversalClient, cfg mutex.Config) handle {
+		return newSemaphore(tb, rdb, cfg, 10_000)
 	},
 }
 
-func newMutex(tb testing.TB, rdb redis.UniversalClient, s settings) handle {
+func newMutex(tb testing.TB, rdb redis.UniversalClient, cfg mutex.Config) handle {
 	tb.Helper()
 	harness.StrictOnly(tb, harness.Locks)
-	m := openMutex(tb, rdb, mutex.Config{
-		Name: s.name, TTL: s.ttl, Replicas: s.replicas, ReplicaWait: s.replicaWait, LocalFor: s.localFor, KeepFor: harness.KeepFor(s.ttl),
-	})
-	return opened(func(l *mutex.Lock) lease { return lockHeld{l} }, m.Lock, m.TryLock)
+	cfg.KeepFor = harness.KeepFor(cfg.TTL)
+	m := openMutex(tb, rdb, cfg)
+	return handle{
+		func(ctx context.Context, key string) (lease, error) {
+			l, err := m.Lock(ctx, key)
+			return lockHeld{l}, err
+		},
+		func(ctx context.Context, key string) (lease, error) {
+			l, err := m.TryLock(ctx, key)
+			return lockHeld{l}, err
+		},
+	}
 }
 
 // openMutex makes a mutex that is closed at the end of the test.
@@ -81,26 +81,22 @@ func openMutex(tb testing.TB, rdb redis.UniversalClient, cfg mutex.Config) *mute
 	return m
 }
 
-func newSemaphore(tb testing.TB, rdb redis.UniversalClient, s settings, total int) handle {
+func newSemaphore(tb testing.TB, rdb redis.UniversalClient, cfg mutex.Config, total int) handle {
 	tb.Helper()
-	m := redistest.Must(semaphore.New(rdb, semaphore.Config{
-		Name: s.name, Limit: 1, Total: total, TTL: s.ttl, Replicas: s.replicas, ReplicaWait: s.replicaWait,
+	s := redistest.Must(semaphore.New(rdb, semaphore.Config{
+		Name: cfg.Name, Limit: 1, Total: total, TTL: cfg.TTL, Replicas: cfg.Replicas, ReplicaWait: cfg.ReplicaWait,
 	}))(tb)
-	tb.Cleanup(func() { harness.CloseWithin(tb, 30*time.Second, m) })
-	return opened(func(l *semaphore.Lease) lease { return permitHeld{l} }, m.Acquire, m.TryAcquire)
-}
-
-func opened[L any](held func(L) lease, take, try func(context.Context, string) (L, error)) handle {
-	of := func(call func(context.Context, string) (L, error)) func(context.Context, string) (lease, error) {
-		return func(ctx context.Context, key string) (lease, error) {
-			l, err := call(ctx, key)
-			if err != nil {
-				return nil, err
-			}
-			return held(l), nil
-		}
+	tb.Cleanup(func() { harness.CloseWithin(tb, 30*time.Second, s) })
+	return handle{
+		func(ctx context.Context, key string) (lease, error) {
+			l, err := s.Acquire(ctx, key)
+			return permitHeld{l}, err
+		},
+		func(ctx context.Context, key string) (lease, error) {
+			l, err := s.TryAcquire(ctx, key)
+			return permitHeld{l}, err
+		},
 	}
-	return handle{of(take), of(try)}
 }
 
 // granted acquires key, as often as it takes: replicas that were cut off, on a busy machine,

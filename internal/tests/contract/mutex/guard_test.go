@@ -15,7 +15,6 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
-	"github.com/leasehold-go/leasehold/luascripts"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -205,21 +204,20 @@ func TestGuardWhoseReplyIsLost(t *testing.T) {
 	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		g := newGuard(f, p.Client(func(o *redis.Options) { o.MaxRetries = -1 }), f.Family)
 		set(f, g, "warm", 1, "v")
-		fault := p.EatReply(redistest.Runs(luascripts.GuardSet()), 1)
+		fault := p.EatReply(harness.Does("guard set"), 1)
 		err := g.Set(f.Context(), "k", 2, "v", time.Minute)
 		fault.Wait()
 		if err != nil {
 			redistest.WantErr(f, err, leasehold.ErrUnavailable, redistest.Not(leasehold.ErrFenced))
 		}
 		set(f, g, "k", 2, "v")
-		hold := p.HoldReply(redistest.Runs(luascripts.GuardSet()), 1)
+		hold := p.HoldReply(harness.Does("guard set"), 1)
 		defer hold.Release()
 		ctx, cancel := context.WithCancel(f.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- g.Set(ctx, "k", 3, "w", time.Minute) }()
+		ended := harness.Begin(f, func() error { return g.Set(ctx, "k", 3, "w", time.Minute) })
 		hold.Wait()
 		cancel()
-		redistest.WantErr(f, redistest.Get(f, "the cancelled write", ended), context.Canceled, leasehold.ErrUnavailable)
+		redistest.WantErr(f, ended.Failed(), context.Canceled, leasehold.ErrUnavailable)
 		f.wantValue(newGuard(f, f.RDB, f.Family), "k", "w")
 	})
 }
@@ -247,10 +245,10 @@ func TestGuardWritesTheBytesOfItsCall(t *testing.T) {
 		w.Stall()
 		bytes := []byte("second")
 		ctx, cancel := context.WithCancel(f.Context())
-		left := harness.Go(func() (struct{}, error) { return struct{}{}, g.Set(ctx, "k", 2, bytes, time.Minute) })
+		left := harness.Begin(f, func() error { return g.Set(ctx, "k", 2, bytes, time.Minute) })
 		synctest.Wait()
 		cancel()
-		redistest.WantErr(f, harness.Got(f.T, time.Second, "the call", left).Err, context.Canceled)
+		redistest.WantErr(f, left.Within(time.Second, "the call").Err, context.Canceled)
 		copy(bytes, "------")
 		w.Unstall()
 		synctest.Wait()
@@ -280,13 +278,12 @@ func TestGuardTellsItsObserver(t *testing.T) {
 			redistest.Check(f, e == want && e.Key != "" && strings.HasPrefix(shown, e.Key+":") && hash != strings.HasPrefix(e.Key, "k"),
 				"told %+v; want the key as in %q", e, err)
 
-			hold := p.HoldReply(redistest.Runs(luascripts.GuardSet()), 1)
+			hold := p.HoldReply(harness.Does("guard set"), 1)
 			ctx, cancel := context.WithCancel(f.Context())
-			left := make(chan error, 1)
-			go func() { left <- g.Set(ctx, "k:1", 5, "older", time.Minute) }()
+			left := harness.Begin(f, func() error { return g.Set(ctx, "k:1", 5, "older", time.Minute) })
 			hold.Wait()
 			cancel()
-			redistest.WantErr(f, redistest.Get(f, "the caller's error", left), context.Canceled)
+			redistest.WantErr(f, left.Failed(), context.Canceled)
 			hold.Release()
 			redistest.Expect(f, redistest.Get(f, "the event", told), want, "told %+v")
 		}

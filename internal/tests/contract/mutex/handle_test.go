@@ -138,9 +138,8 @@ func TestLockedAfterTheLockAbove(t *testing.T) {
 type ctxKey struct{}
 
 // shutDown calls Shutdown in another goroutine of a bubble, and returns once it waits.
-func shutDown(ctx context.Context, m *mutex.Mutex) <-chan error {
-	done := make(chan error, 1)
-	go func() { done <- m.Shutdown(ctx) }()
+func shutDown(f *fixture, ctx context.Context, m *mutex.Mutex) *harness.Call[struct{}] {
+	done := harness.Begin(f, func() error { return m.Shutdown(ctx) })
 	time.Sleep(time.Millisecond)
 	synctest.Wait()
 	return done
@@ -154,7 +153,7 @@ func TestShutdownLetsHoldersFinish(t *testing.T) {
 		mine := harness.Start(f.T, func() (*mutex.Lock, error) { return m.Lock(f.Context(), "k") })
 		others := f.wait(f.Context(), m, "theirs")
 		time.Sleep(time.Second)
-		done := shutDown(f.Context(), m)
+		done := shutDown(f, f.Context(), m)
 		for _, w := range []*waiting{mine, others} {
 			redistest.Get(f, "the waiter's end", w.Done)
 			redistest.WantErr(f, w.Failed(), leasehold.ErrClosed)
@@ -166,14 +165,10 @@ func TestShutdownLetsHoldersFinish(t *testing.T) {
 			f.Errorf("the holder's Context has ended: %v", context.Cause(held.Context()))
 		}
 		redistest.NoError(f, held.Extend(f.Context(), 2*time.Second))
-		select {
-		case err := <-done:
-			f.Fatalf("Shutdown returned %v beside a holder", err)
-		default:
-		}
+		redistest.CheckNow(f, !done.Ended(), "Shutdown returned %v beside a holder", done.Err)
 		f.WantHeld("k", 1)
 		unlock(f, held)
-		redistest.NoError(f, redistest.Get(f, "Shutdown", done))
+		done.Got()
 		f.WantHeld("k", 0)
 		unlock(f, theirs)
 		if err := m.Shutdown(f.Context()); err != nil { // a second one does no harm
@@ -190,9 +185,8 @@ func TestShutdownIsBoundedByItsCtx(t *testing.T) {
 		ctx, cancel := context.WithTimeout(f.Context(), 3*time.Second)
 		defer cancel()
 		began := time.Now()
-		err := redistest.Get(f, "Shutdown", shutDown(ctx, m))
+		redistest.WantErr(f, shutDown(f, ctx, m).Failed(), context.DeadlineExceeded)
 		redistest.Expect(f, time.Since(began), 3*time.Second, "it took %v")
-		redistest.WantErr(f, err, context.DeadlineExceeded)
 		redistest.WantErr(f, context.Cause(held.Context()), leasehold.ErrClosed)
 		redistest.NoError(f, m.Close(f.Context()))
 		f.WantHeld("k", 0)
@@ -204,9 +198,9 @@ func TestShutdownEndsWithALostLock(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		m, _ := f.open(ttl(3 * time.Second))
 		held := f.take(m, "k")
-		done := shutDown(f.Context(), m)
+		done := shutDown(f, f.Context(), m)
 		f.Server.FlushAll()
-		redistest.NoError(f, redistest.Get(f, "Shutdown", done))
+		done.Got()
 		redistest.WantErr(f, context.Cause(held.Context()), leasehold.ErrLost)
 	})
 }

@@ -13,16 +13,14 @@ import (
 )
 
 // lead leads in another goroutine. Each term of it is told to terms; it lasts until the Context of the lock ends.
-func lead(ctx context.Context, m *mutex.Mutex, terms chan<- uint64) <-chan error {
-	ended := make(chan error, 1)
-	go func() {
-		ended <- m.Lead(ctx, "leader", func(ctx context.Context, token uint64) error {
+func lead(f *fixture, ctx context.Context, m *mutex.Mutex, terms chan<- uint64) *harness.Call[struct{}] {
+	return harness.Begin(f, func() error {
+		return m.Lead(ctx, "leader", func(ctx context.Context, token uint64) error {
 			terms <- token
 			<-ctx.Done()
 			return ctx.Err()
 		})
-	}()
-	return ended
+	})
 }
 
 func TestLeadersFollowEachOther(t *testing.T) {
@@ -32,10 +30,10 @@ func TestLeadersFollowEachOther(t *testing.T) {
 		second, wire := f.open(short)
 		one, two := make(chan uint64, 8), make(chan uint64, 8)
 		ctx, cancel := context.WithCancel(f.Context())
-		oneEnded := lead(ctx, first, one)
+		oneEnded := lead(f, ctx, first, one)
 		token := redistest.Get(f, "the first leader", one)
 		twoCtx, twoCancel := context.WithCancel(f.Context())
-		twoEnded := lead(twoCtx, second, two)
+		twoEnded := lead(f, twoCtx, second, two)
 		redistest.Eventually(f, "the second to stand", func() bool { return f.Queued("leader") == 1 })
 		time.Sleep(500 * time.Millisecond)  // longer than MaxWait and two pauses, which do not apply
 		if n := wire.Sent("enter"); n > 2 { // the second carries the script's text
@@ -43,7 +41,7 @@ func TestLeadersFollowEachOther(t *testing.T) {
 		}
 		began := time.Now()
 		cancel()
-		redistest.WantErr(f, redistest.Get(f, "the end of the first", oneEnded), context.Canceled)
+		redistest.WantErr(f, oneEnded.Failed(), context.Canceled)
 		next := redistest.Get(f, "the second leader", two)
 		redistest.Check(f, next > token, "token %d after %d", next, token)
 		redistest.AtMost(f, time.Since(began), time.Second, "the second leads after %v")
@@ -56,7 +54,7 @@ func TestLeadersFollowEachOther(t *testing.T) {
 		redistest.WantErr(f, second.Revoke(f.Context(), "leader", state.Holder.ID, "test"))
 		redistest.Get(f, "the second to lead once more", two)
 		twoCancel()
-		redistest.WantErr(f, redistest.Get(f, "the end of the second", twoEnded), context.Canceled)
+		redistest.WantErr(f, twoEnded.Failed(), context.Canceled)
 		f.WantHeld("leader", 0)
 	})
 }
@@ -69,10 +67,10 @@ func TestLeadEnds(t *testing.T) {
 		f.WantHeld("leader", 0)
 		redistest.WantErr(f, m.Lead(f.Context(), "", nothing), leasehold.ErrInvalid)
 		terms := make(chan uint64, 8)
-		ended := lead(f.Context(), m, terms)
+		ended := lead(f, f.Context(), m, terms)
 		redistest.Get(f, "a leader", terms)
 		redistest.NoError(f, m.Close(f.Context()))
-		redistest.WantErr(f, redistest.Get(f, "its end", ended), leasehold.ErrClosed)
+		redistest.WantErr(f, ended.Failed(), leasehold.ErrClosed)
 	})
 }
 

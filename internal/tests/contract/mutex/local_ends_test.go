@@ -207,7 +207,7 @@ func TestMaxHoldEndsALock(t *testing.T) {
 		l = f.take(m, "k")
 		time.Sleep(39900 * time.Millisecond)
 		letGo := wire.StallReplies("renew")
-		extended := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, l.Extend(f.Context(), time.Minute) })
+		extended := harness.Begin(f, func() error { return l.Extend(f.Context(), time.Minute) })
 		time.Sleep(200 * time.Millisecond)
 		letGo()
 		redistest.WantErr(f, extended.Failed(), leasehold.ErrMaxHold)

@@ -110,13 +110,13 @@ func TestLossBeforeCloseIsToldTheHolder(t *testing.T) {
 				deadline = l.Deadline()
 			}
 			time.Sleep(time.Until(deadline))
-			closed := harness.Go(func() (struct{}, error) { return struct{}{}, m.Close(f.Context()) })
+			closed := harness.Begin(f, func() error { return m.Close(f.Context()) })
 			<-ctx.Done()
 			cause, err := context.Cause(ctx), l.Unlock()
 			redistest.WantErr(f, cause, leasehold.ErrLost)
 			redistest.WantErr(f, err, leasehold.ErrLost)
 			f.Server.SetError("")
-			<-closed
+			<-closed.Done
 		}
 	})
 }

@@ -16,13 +16,13 @@ import (
 )
 
 // doOnce calls DoOnce in another goroutine.
-func doOnce(ctx context.Context, m *mutex.Mutex, slot string, fn func(ctx context.Context, token uint64) error) <-chan harness.Returned[bool] {
-	return harness.Go(func() (bool, error) { return m.DoOnce(ctx, "job", slot, time.Minute, fn) })
+func (f *fixture) doOnce(m *mutex.Mutex, slot string, fn func(ctx context.Context, token uint64) error) *harness.Call[bool] {
+	return harness.Start(f, func() (bool, error) { return m.DoOnce(f.Context(), "job", slot, time.Minute, fn) })
 }
 
-func (f *fixture) wantRan(done <-chan harness.Returned[bool], want bool) {
+func (f *fixture) wantRan(done *harness.Call[bool], want bool) {
 	f.Helper()
-	got := redistest.Get(f, "a run", done)
+	got := done.Within(redistest.Soon, "a run")
 	redistest.Check(f, got.Value == want && got.Err == nil, "it ran: %t, %v; want %t", got.Value, got.Err, want)
 }
 
@@ -39,7 +39,7 @@ func TestSlotIsRunOnce(t *testing.T) {
 		first, _ := f.open()
 		second, _ := f.open()
 		begun, end := make(chan struct{}), make(chan struct{})
-		one := doOnce(f.Context(), first, "s", func(ctx context.Context, token uint64) error {
+		one := f.doOnce(first, "s", func(ctx context.Context, token uint64) error {
 			redistest.Check(f, ctx.Err() == nil && token != 0, "it runs with %v and token %d", ctx.Err(), token)
 			close(begun)
 			<-end
@@ -48,19 +48,19 @@ func TestSlotIsRunOnce(t *testing.T) {
 		redistest.Get(f, "the run", begun)
 		ran, err := second.TryDoOnce(f.Context(), "job", "s", time.Minute, nothing)
 		redistest.Check(f, !ran && errors.Is(err, leasehold.ErrBusy), "TryDoOnce beside it: %t, %v; want ErrBusy", ran, err)
-		two := doOnce(f.Context(), second, "s", nothing)
+		two := f.doOnce(second, "s", nothing)
 		redistest.Eventually(f, "the second caller to queue", func() bool { return f.Queued("job") == 1 })
 		close(end)
 		f.wantRan(one, true)
 		f.wantRan(two, false)
 		third, wire := f.open()
-		f.wantRan(doOnce(f.Context(), third, "s", nothing), false)
+		f.wantRan(f.doOnce(third, "s", nothing), false)
 		enters, others := wire.Sent("enter once"), wire.Sent("leave", "complete", "is complete")
 		if enters > 2 || others > 0 { // the second enter carries the script's text
 			f.Errorf("%d enters and %d other calls find that the slot is complete; want one enter", enters, others)
 		}
 		f.wantFree()
-		f.wantRan(doOnce(f.Context(), third, "t", nothing), true)
+		f.wantRan(f.doOnce(third, "t", nothing), true)
 		redistest.Check(f, wire.Sent("is complete") <= 0,
 			"a run that did not wait asks whether its slot is complete, although its enter said so")
 		f.wantFree()
@@ -78,36 +78,33 @@ func TestSlotStaysOpen(t *testing.T) {
 			"goexit": func(context.Context, uint64) error { runtime.Goexit(); return nil },
 			"panic":  func(context.Context, uint64) error { panic(oops) },
 		} {
-			done := make(chan harness.Returned[bool], 1)
-			go func() {
-				defer close(done)
+			done := harness.Start(f, func() (bool, error) {
 				defer func() { _ = recover() }()
-				r, err := m.DoOnce(f.Context(), "job", name, time.Minute, fn)
-				done <- harness.Returned[bool]{Value: r, Err: err}
-			}()
-			if r := <-done; name == "error" && (!r.Value || !errors.Is(r.Err, oops)) {
+				return m.DoOnce(f.Context(), "job", name, time.Minute, fn)
+			})
+			if r := done.Within(redistest.Soon, name); name == "error" && (!r.Value || !errors.Is(r.Err, oops)) {
 				f.Errorf("a failed run: %t, %v; want that it ran, and its error", r.Value, r.Err)
 			}
-			f.wantRan(doOnce(f.Context(), m, name, nothing), true)
+			f.wantRan(f.doOnce(m, name, nothing), true)
 		}
 		// The lock is taken away.
-		lost := <-doOnce(f.Context(), m, "lost", func(ctx context.Context, _ uint64) error {
+		lost := f.doOnce(m, "lost", func(ctx context.Context, _ uint64) error {
 			f.RDB.Del(ctx, f.Part("job", "holders"))
 			return nil
-		})
+		}).Within(redistest.Soon, "the run that loses its lock")
 		redistest.Check(f, lost.Value && errors.Is(lost.Err, leasehold.ErrLost),
 			"a run that lost its lock: %t, %v; want ErrLost", lost.Value, lost.Err)
-		f.wantRan(doOnce(f.Context(), m, "lost", nothing), true)
+		f.wantRan(f.doOnce(m, "lost", nothing), true)
 		// The handle is closed meanwhile.
 		other, _ := f.open()
-		closed := <-doOnce(f.Context(), other, "closed", func(ctx context.Context, _ uint64) error {
+		closed := f.doOnce(other, "closed", func(ctx context.Context, _ uint64) error {
 			go func() { _ = other.Close(context.Background()) }()
 			<-ctx.Done()
 			return nil
-		})
+		}).Within(redistest.Soon, "the run during Close")
 		redistest.Check(f, closed.Value && errors.Is(closed.Err, leasehold.ErrClosed),
 			"a run during Close: %t, %v; want ErrClosed", closed.Value, closed.Err)
-		f.wantRan(doOnce(f.Context(), m, "closed", nothing), true)
+		f.wantRan(f.doOnce(m, "closed", nothing), true)
 	})
 }
 
@@ -116,15 +113,15 @@ func TestSlotStaysOpen(t *testing.T) {
 func TestLostLockCompletesNothing(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		m, wire := f.open(ttl(500 * time.Millisecond))
-		got := <-doOnce(f.Context(), m, "s", func(ctx context.Context, _ uint64) error {
+		got := f.doOnce(m, "s", func(ctx context.Context, _ uint64) error {
 			wire.CutOff("renew")
 			<-ctx.Done()
 			wire.Heal()
 			return nil
-		})
+		}).Within(redistest.Soon, "the run")
 		redistest.Check(f, got.Value && errors.Is(got.Err, leasehold.ErrLost), "%t, %v; want ErrLost", got.Value, got.Err)
 		f.wantFree()
-		f.wantRan(doOnce(f.Context(), m, "s", nothing), true)
+		f.wantRan(f.doOnce(m, "s", nothing), true)
 	})
 }
 

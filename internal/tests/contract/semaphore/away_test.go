@@ -194,28 +194,12 @@ func TestBrokenConnectionsFailNoCall(t *testing.T) {
 			"Acquire":    func() error { return redistest.ErrorOf(s.Acquire(f.Context(), "k")) },
 			"SetLimit":   func() error { return s.SetLimit(f.Context(), "k", 8) },
 		} {
-			breakIdle(f, rdb, w, 15)
+			f.BreakIdle(rdb, w, 15)
 			began := time.Now()
 			redistest.Expect(f, call(), nil, name+": %v")
 			redistest.AtMost(f, time.Since(began), 100*time.Millisecond, name+" took %v")
 		}
 	})
-}
-
-// breakIdle breaks n idle connections of the pool.
-func breakIdle(f *fixture, rdb *redis.Client, w *harness.Wire, n int) {
-	f.Helper()
-	var pool []*redis.Conn
-	for range n {
-		conn := rdb.Conn()
-		redistest.WantErr(f, conn.Ping(f.Context()).Err())
-		pool = append(pool, conn)
-	}
-	for _, conn := range pool {
-		_ = conn.Close()
-	}
-	w.Cut()
-	w.Heal()
 }
 
 // Close waits until the client has looked at the connections that may be broken.
@@ -226,17 +210,13 @@ func TestCloseWaitsForWhatCallsBegan(t *testing.T) {
 		s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: f.Family, Limit: 1}))(f)
 		rdb.AddHook(w)
 		l := f.take(s, "k", 1)
-		breakIdle(f, rdb, w, 2) // Release comes to both
+		f.BreakIdle(rdb, w, 2) // Release comes to both
 		w.Stall("time")
 		release(f, l)
-		closed := make(chan error, 1)
-		go func() { closed <- s.Close(f.Context()) }()
-		select {
-		case <-closed:
-			f.Error("Close did not wait")
-		case <-time.After(time.Second):
-			w.Unstall()
-			redistest.WantErr(f, <-closed)
-		}
+		closed := harness.Begin(f, func() error { return s.Close(f.Context()) })
+		time.Sleep(time.Second)
+		redistest.Check(f, !closed.Ended(), "Close did not wait")
+		w.Unstall()
+		closed.Got()
 	})
 }

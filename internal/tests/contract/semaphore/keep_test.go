@@ -173,7 +173,7 @@ func TestShutdownWaitsForUsersOfKeptPermits(t *testing.T) {
 		s, _ := f.keeper(limit(2))
 		f.keep(s, "k", 2)
 		l := f.take(s, "k", 1)
-		ended := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, s.Shutdown(f.Context()) })
+		ended := harness.Begin(f, func() error { return s.Shutdown(f.Context()) })
 		synctest.Wait()
 		f.WantHeld("k", 1)
 		redistest.CheckNow(f, !ended.Ended(), "Shutdown did not wait for a holder")

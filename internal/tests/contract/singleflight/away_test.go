@@ -80,12 +80,11 @@ func TestInvalidateOutlastsAnOutage(t *testing.T) {
 			f.goAway(g, wire)
 			wire.StallReplies("")
 			wire.Unstall()
-			ended := make(chan error, 1)
-			go func() { ended <- call(f.Context(), g) }()
+			ended := harness.Begin(f, func() error { return call(f.Context(), g) })
 			time.Sleep(4500 * time.Millisecond)
 			wire.Heal()
 			synctest.Wait()
-			redistest.NoError(f, <-ended)
+			ended.Got()
 		})
 	}
 }

@@ -46,7 +46,7 @@ func TestPutWhoseReplyIsLost(t *testing.T) {
 		other, _ := f.open()
 		puts := harness.Does("load put")
 		lost := p.EatReply(puts, 1)
-		written := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, g.Put(f.Context(), "k", "first") })
+		written := harness.Begin(f, func() error { return g.Put(f.Context(), "k", "first") })
 		redistest.Get(f, "the lost reply", lost.Fired())
 		put(f, other, "k", "second")
 		redistest.WantErr(f, written.Failed(), leasehold.ErrUnavailable)

@@ -94,11 +94,10 @@ func TestCloseLeavesNothingRunning(t *testing.T) {
 				g, wire := f.open(maxLoads(most))
 				first, l, _ := f.loading(g, "k")
 				put(f, wire)
-				closed := make(chan error, 1)
-				go func() { closed <- g.Close(f.Context()) }()
+				closed := harness.Begin(f, func() error { return g.Close(f.Context()) })
 				time.Sleep(time.Second)
 				l.returns("v") // later than Close has begun
-				redistest.NoError(f, redistest.Get(f, "Close", closed))
+				closed.Got()
 				first.Failed()
 				sent := wire.Sent()
 				time.Sleep(time.Minute)
@@ -116,10 +115,10 @@ func TestCloseEndsInvalidations(t *testing.T) {
 		g, w := f.open()
 		put(f, g, "k", "v")
 		w.Stall()
-		ended := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, g.Invalidate(f.Context(), "k") })
-		stored := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, g.Put(f.Context(), "k", "w") })
+		ended := harness.Begin(f, func() error { return g.Invalidate(f.Context(), "k") })
+		stored := harness.Begin(f, func() error { return g.Put(f.Context(), "k", "w") })
 		synctest.Wait()
-		closed := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, g.Close(f.Context()) })
+		closed := harness.Begin(f, func() error { return g.Close(f.Context()) })
 		synctest.Wait()
 		redistest.CheckNow(f, ended.Ended() && stored.Ended() && !closed.Ended(), "ended: %v, %v; closed: %v", ended.Ended(), stored.Ended(), closed.Ended())
 		redistest.WantErr(f, ended.Failed(), leasehold.ErrClosed)
@@ -149,15 +148,6 @@ func TestCloseWaitsForANearRead(t *testing.T) {
 	})
 }
 
-// shutDown calls Shutdown in another goroutine of a bubble, and returns once it waits.
-func shutDown(ctx context.Context, g *singleflight.Group[string]) <-chan error {
-	done := make(chan error, 1)
-	go func() { done <- g.Shutdown(ctx) }()
-	time.Sleep(time.Millisecond)
-	synctest.Wait()
-	return done
-}
-
 // A load goes on, for its callers here and elsewhere. Shutdown refuses all other waiters.
 func TestShutdownLetsLoadsFinish(t *testing.T) {
 	bubble(t, func(f *fixture) {
@@ -172,23 +162,21 @@ func TestShutdownLetsLoadsFinish(t *testing.T) {
 		permit := fetch(f, f.Context(), g, "permit", never(f)) // both permits are taken
 		time.Sleep(time.Second)
 		synctest.Wait()
-		done := shutDown(f.Context(), g)
+		done := harness.Begin(f, func() error { return g.Shutdown(f.Context()) })
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
 		redistest.WantErr(f, waits.Failed(), leasehold.ErrClosed)
 		redistest.WantErr(f, permit.Failed(), leasehold.ErrClosed)
 		_, err := g.Do(f.Context(), "new", never(f))
 		redistest.WantErr(f, err, leasehold.ErrClosed)
 		time.Sleep(time.Minute) // longer than LeaseTTL: the lease is renewed
-		select {
-		case err := <-done:
-			f.Fatalf("Shutdown returned %v beside a load", err)
-		default:
-		}
+		redistest.CheckNow(f, !done.Ended(), "Shutdown returned %v beside a load", done.Err)
 		redistest.CheckNow(f, !l.over(), "the load has ended: %v", context.Cause(l.ctx))
 		l.returns("v")
 		for _, caller := range []*pending[string]{first, joins, elsewhere} {
 			caller.wantValue("v")
 		}
-		redistest.NoError(f, redistest.Get(f, "Shutdown", done))
+		done.Got()
 		wantStored(f, other, "k", "v")
 		m.returns("v")
 		theirs.Got()

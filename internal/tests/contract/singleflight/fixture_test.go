@@ -108,7 +108,7 @@ func openOn[T any](f *fixture, rdb redis.UniversalClient, mod ...func(*singlefli
 // teach lets the servers know all scripts, so that none is sent twice.
 func (f *fixture) teach() {
 	f.Helper()
-	f.OnEachPrimary(func(ctx context.Context, node redis.Cmdable) error {
+	f.OnEach(func(ctx context.Context, node redis.Cmdable) error {
 		for _, s := range []string{
 			luascripts.LoadsEnter(), luascripts.LoadsAsk(), luascripts.LoadsLeave(), luascripts.LoadsRenew(), luascripts.LoadsPublish(),
 			luascripts.LoadsInvalidate(), luascripts.LoadsPut(), luascripts.LoadsInspect(),
@@ -159,6 +159,11 @@ func invalidate(tb testing.TB, g *singleflight.Group[string], keys ...string) ti
 	began := time.Now()
 	redistest.WantErr(tb, g.Invalidate(tb.Context(), keys...))
 	return time.Since(began)
+}
+
+// invalidating is an invalidate in another goroutine.
+func invalidating(f *fixture, g *singleflight.Group[string], keys ...string) *harness.Call[time.Duration] {
+	return harness.Start(f, func() (time.Duration, error) { return invalidate(f, g, keys...), nil })
 }
 
 // peek is what a group has of a key.

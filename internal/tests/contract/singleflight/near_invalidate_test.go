@@ -64,29 +64,16 @@ func TestNearWaitsForAReaderThatHearsNothing(t *testing.T) {
 		put(f, writer, "k", "old")
 		late := p.HoldReply(harness.Does("near read"), 1)
 		readUntil(f, g, "k", late.Fired())
-		var stop atomic.Bool // the lease is not renewed
-		stop.Store(true)
-		p.SetHook(func(ev redistest.Event) redistest.Action {
-			if ev.Stage == redistest.OnMessage || stop.Load() && ev.Stage == redistest.OnRequest && harness.Script(ev.Cmd) == "near read" {
+		p.SetHook(func(ev redistest.Event) redistest.Action { // nor is the lease renewed
+			if ev.Stage == redistest.OnMessage || ev.Stage == redistest.OnRequest && harness.Script(ev.Cmd) == "near read" {
 				return redistest.Vanish
 			}
 			return redistest.Pass
 		})
-		done := harness.Go(func() (time.Duration, error) { return invalidate(f, writer, "k"), nil })
+		done := invalidating(f, writer, "k")
 		time.Sleep(lasts / 2)
 		late.Release()
-		for served := 0; ; {
-			select {
-			case r := <-done:
-				redistest.Check(f, r.Value >= lasts/2, "the invalidation took %v, and the reader heard nothing", r.Value)
-			default:
-				if g.Stats().NearHits > 0 {
-					served++
-				}
-				continue
-			}
-			break
-		}
+		redistest.AtLeast(f, done.Got(), lasts/2, "the invalidation took %v, and the reader heard nothing")
 		wantNothing(f, g, "k")
 	})
 }
@@ -123,14 +110,14 @@ func TestNearWaitIsEndedByCtxAndClose(t *testing.T) {
 		put(f, writer, "k", "old")
 		g := deaf(f, p, hold)
 		ctx, leave := context.WithCancel(f.Context())
-		waits := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, writer.Invalidate(ctx, "k") })
+		waits := harness.Begin(f, func() error { return writer.Invalidate(ctx, "k") })
 		redistest.Eventually(f, "the wait", func() bool { return p.Dropped() > 0 })
 		leave()
 		redistest.WantErr(f, waits.Failed(), context.Canceled, redistest.Not(leasehold.ErrUnavailable), redistest.Says(f.Family+"/k", "memory"))
 		r := peek(f, g, "k")
 		redistest.Check(f, r.Source == singleflight.Near && r.Value == "old", "the reader, which heard nothing, has %+v", r)
 		dropped := p.Dropped()
-		waits = harness.Start(f.T, func() (struct{}, error) { return struct{}{}, closing.Invalidate(f.Context(), "k") })
+		waits = harness.Begin(f, func() error { return closing.Invalidate(f.Context(), "k") })
 		redistest.Eventually(f, "the wait", func() bool { return p.Dropped() > dropped })
 		harness.Close(f, closing)
 		redistest.WantErr(f, waits.Failed(), leasehold.ErrClosed)
@@ -147,12 +134,12 @@ func TestNearSecondInvalidationWaitsToo(t *testing.T) {
 		for range 2 {
 			dropped := p.Dropped()
 			ctx, leave := context.WithCancel(f.Context())
-			waits := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, writer.Invalidate(ctx, "k") })
+			waits := harness.Begin(f, func() error { return writer.Invalidate(ctx, "k") })
 			redistest.Eventually(f, "the wait", func() bool { return p.Dropped() > dropped })
 			leave()
 			redistest.WantErr(f, waits.Failed(), context.Canceled)
 		}
-		second := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, writer.Invalidate(f.Context(), "k") })
+		second := harness.Begin(f, func() error { return writer.Invalidate(f.Context(), "k") })
 		p.DropMessages(false)
 		second.Got()
 		wantNothing(f, g, "k")
@@ -198,11 +185,11 @@ func TestNearDropsBeforeItAcknowledges(t *testing.T) {
 			put(f, writer, "k", "old")
 			warm(f, g, "k", "old")
 			held := p.HoldRequest(harness.Does("near leave"), 1)
-			done := harness.Go(func() (time.Duration, error) { return invalidate(f, writer, "k"), nil })
+			done := invalidating(f, writer, "k")
 			held.Wait()
 			wantNothing(f, g, "k")
 			held.Release()
-			redistest.Get(f, "the invalidation", done)
+			done.Got()
 		}
 	})
 }
@@ -238,11 +225,11 @@ func TestNearReadersOfAllSchemasAreFound(t *testing.T) {
 		for range 3 {
 			fetch(f, f.Context(), g, "k", gives("old")).Got()
 			held := p.HoldRequest(harness.Does("load invalidate"), 2)
-			done := harness.Go(func() (time.Duration, error) { return invalidate(f, writer, "k"), nil })
+			done := invalidating(f, writer, "k")
 			held.Wait()
 			warm(f, g, "k", "old")
 			held.Release()
-			redistest.AtMost(f, redistest.Get(f, "the invalidation", done).Value, redistest.Soon, "it took %v")
+			redistest.AtMost(f, done.Got(), redistest.Soon, "it took %v")
 			wantNothing(f, g, "k")
 		}
 	})
@@ -292,19 +279,12 @@ func TestNearAcknowledgementsDoNotWaitForEachOther(t *testing.T) {
 		f.teach()
 		connect := f.Connect
 		f.Connect = func(w *harness.Wire) redis.UniversalClient {
-			rdb, half := connect(w), func() { time.Sleep(trip / 2) }
-			rdb.AddHook(&redistest.Hooks{
-				Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-					half()
-					defer half()
-					return next(ctx, cmd)
-				},
-				Pipeline: func(ctx context.Context, all []redis.Cmder, next redis.ProcessPipelineHook) error {
-					half()
-					defer half()
-					return next(ctx, all)
-				},
-			})
+			rdb := connect(w)
+			rdb.AddHook(redistest.Around(func(_ context.Context, _ []redis.Cmder, send func() error) error {
+				time.Sleep(trip / 2)
+				defer time.Sleep(trip / 2)
+				return send()
+			}))
 			return rdb
 		}
 		g, writer, w := f.pair(nearFor(hold))
@@ -323,7 +303,7 @@ func TestNearAcknowledgementsDoNotWaitForEachOther(t *testing.T) {
 		fill()
 		var all []*harness.Call[time.Duration]
 		for _, key := range keys {
-			all = append(all, harness.Start(f.T, func() (time.Duration, error) { return invalidate(f, writer, key), nil }))
+			all = append(all, invalidating(f, writer, key))
 			time.Sleep(trip / n)
 		}
 		for i, one := range all {

@@ -177,7 +177,7 @@ func TestPutWhoseCodecHangs(t *testing.T) {
 			for range 2 {
 				redistest.WantErr(f, g.Put(ctx, "k", "v"), context.DeadlineExceeded)
 			}
-			puts := harness.Start(f.T, func() (struct{}, error) { return struct{}{}, g.Put(f.Context(), "k", "v") })
+			puts := harness.Begin(f, func() error { return g.Put(f.Context(), "k", "v") })
 			synctest.Wait()
 			harness.Close(f, g)
 			redistest.WantErr(f, puts.Failed(), leasehold.ErrClosed)

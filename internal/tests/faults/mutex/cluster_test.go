@@ -125,7 +125,7 @@ func TestGrantAfterASlotMoved(t *testing.T) {
 	const moves = 5
 	for range moves {
 		l := redistest.Must(h.Lock(t.Context(), s.Key))(t)
-		waiter := locking(h2, s.Key)
+		waiter := s.locking(h2)
 		s.WaitQueued(1)
 		from := c.NodeFor(s.Part("holders"))
 		for _, to := range c.Nodes[:3] {
@@ -139,7 +139,7 @@ func TestGrantAfterASlotMoved(t *testing.T) {
 		redistest.Eventually(t, "a subscription there", func() bool { return len(to.PubSubShardChannels(t.Context(), "*").Val()) > 0 })
 		began := time.Now()
 		redistest.WantErr(t, l.Unlock())
-		next := harness.Granted(t, redistest.Soon, "a lock", waiter)
+		next := waiter.Got()
 		took := time.Since(began)
 		t.Logf("granted %v after the unlock", took)
 		if took < 300*time.Millisecond {

@@ -2,8 +2,6 @@ package mutex
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -28,14 +26,10 @@ var (
 	otherFences = []string{"nan", "-nan", "text", "", "-1", "-9007199254740993", "-inf", "-1e300", "1e3", "0.5", "9007199254740990"}
 )
 
-// saysSpent fails the test unless err says that no token is left, and names the key and the value.
-func saysSpent(tb testing.TB, what string, err error, key, value string) {
+// wantSpent fails the test unless err says that no token is left, and names the key and the value.
+func wantSpent(tb testing.TB, err error, key, value string) {
 	tb.Helper()
-	redistest.Check(tb, errors.Is(err, leasehold.ErrUnavailable) && !errors.Is(err, leasehold.ErrBusy),
-		"%s: %v; want ErrUnavailable alone", what, err)
-	if text := fmt.Sprint(err); !strings.Contains(text, key) || !strings.Contains(text, value[:min(20, len(value))]) {
-		tb.Errorf("%s: %v; want an error that names %s and %.20s", what, err, key, value)
-	}
+	redistest.WantErr(tb, err, leasehold.ErrUnavailable, redistest.Not(leasehold.ErrBusy), redistest.Says(key, value[:min(20, len(value))]))
 }
 
 // Somebody sets the fence by hand. Tokens rise, or the call ends with an error that names the
@@ -55,10 +49,10 @@ func TestFenceSetByHand(t *testing.T) {
 				began := time.Now()
 				l, err := h.Lock(t.Context(), s.Key)
 				redistest.CheckNow(t, err != nil, "lock with %.20q: %v", value, l)
-				saysSpent(t, "lock", err, fence, value)
+				wantSpent(t, err, fence, value)
 				redistest.AtMost(t, time.Since(began), redistest.Soon, "lock with %.20q: told after %v", value)
 				_, err = h.TryLock(t.Context(), s.Key)
-				saysSpent(t, "try lock", err, fence, value)
+				wantSpent(t, err, fence, value)
 				redistest.Expect(t, s.RDB.Get(t.Context(), fence).Val(), value, "the fence %.20q is now %.40q", value)
 				ttl := s.RDB.PTTL(t.Context(), fence).Val()
 				redistest.Check(t, ttl > 0, "the fence %.20q has no expiry: %v", value, ttl)
@@ -99,10 +93,10 @@ func TestFenceWithAFraction(t *testing.T) {
 		for range 6 {
 			redistest.Check(t, l.Token() > last, "token %d after %d", l.Token(), last)
 			last = l.Token()
-			next := locking(b, s.Key)
+			next := s.locking(b)
 			s.WaitQueued(1)
 			redistest.WantErr(t, l.Unlock())
-			l = harness.Granted(t, 10*time.Second, "a lock", next)
+			l = next.Got()
 			a, b = b, a
 		}
 		redistest.WantErr(t, l.Unlock())
@@ -120,9 +114,9 @@ func TestFenceIsSpentUnderALock(t *testing.T) {
 				h := s.handle(target.Client(t), mutex.Config{TTL: 2 * time.Second})
 				l := redistest.Must(h.Lock(t.Context(), s.Key))(t)
 				fence, value := s.Part("fence"), "9007199254740992"
-				waiters := []<-chan result{locking(h, s.Key)}
+				waiters := []*harness.Call[*mutex.Lock]{s.locking(h)}
 				s.WaitQueued(1)
-				waiters = append(waiters, locking(s.handle(target.Client(t), mutex.Config{}), s.Key))
+				waiters = append(waiters, s.locking(s.handle(target.Client(t), mutex.Config{})))
 				s.WaitQueued(2)
 				redistest.WantErr(t, s.RDB.Set(t.Context(), fence, value, 0).Err())
 				switch how {
@@ -133,8 +127,8 @@ func TestFenceIsSpentUnderALock(t *testing.T) {
 				case "expiry":
 					s.RDB.Del(t.Context(), s.Part("holders"))
 				}
-				for i, w := range waiters {
-					saysSpent(t, fmt.Sprintf("waiter %d", i), harness.Got(t, 10*time.Second, "a verdict", w).Err, fence, value)
+				for _, w := range waiters {
+					wantSpent(t, w.Failed(), fence, value)
 				}
 				s.WaitQueued(0)
 				harness.WaitCount(t, "holders", 0, s.InUse)

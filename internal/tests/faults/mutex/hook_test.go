@@ -90,14 +90,14 @@ func TestHookThatEndsItsGoroutineCostsOneRoundTrip(t *testing.T) {
 			h.add(rdb)
 			m := s.handle(rdb, mutex.Config{TTL: time.Second})
 			l := redistest.Must(m.Lock(t.Context(), s.Key))(t)
-			waiter := locking(m, s.Key)
+			waiter := s.locking(m)
 			s.WaitQueued(1)
 			h.on.Store(true)
 			redistest.Eventually(t, "rounds of renewals", func() bool { return strikes.Load() >= 12 })
 			h.on.Store(false) // Unlock makes its call on this goroutine
 			redistest.Expect(t, context.Cause(l.Context()), nil, "the lock was lost: %v")
 			redistest.NoError(t, l.Unlock())
-			redistest.NoError(t, harness.Granted(t, redistest.Soon, "a lock", waiter).Unlock())
+			redistest.NoError(t, waiter.Got().Unlock())
 			harness.CloseWithin(t, redistest.Soon, m)
 		})
 	}

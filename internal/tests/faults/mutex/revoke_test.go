@@ -79,7 +79,7 @@ func TestLocksAreRenewedTogetherAfterACut(t *testing.T) {
 		}
 		id, nodes := held[0].ID()[:8], harness.NewOn(t, harness.Locks, s.RDB)
 		subscriptions := func() (n int) {
-			nodes.OnEachPrimary(func(ctx context.Context, node redis.Cmdable) error {
+			nodes.OnEach(func(ctx context.Context, node redis.Cmdable) error {
 				n += len(node.PubSubChannels(ctx, "leasehold:*inbox:"+id+"*").Val())
 				n += len(node.PubSubShardChannels(ctx, "leasehold:*inbox:"+id+"*").Val())
 				return nil
@@ -99,7 +99,7 @@ func TestLocksAreRenewedTogetherAfterACut(t *testing.T) {
 		redistest.Eventually(t, "the first renewals", quiet)
 		renewed.Store(0)
 		trips.Store(0)
-		nodes.OnEachPrimary(func(ctx context.Context, node redis.Cmdable) error {
+		nodes.OnEach(func(ctx context.Context, node redis.Cmdable) error {
 			return node.ClientKillByFilter(ctx, "TYPE", "pubsub").Err()
 		})
 		redistest.Eventually(t, "a renewal of each lock", func() bool { return renewed.Load() >= locks })

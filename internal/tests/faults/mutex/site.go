@@ -46,10 +46,7 @@ func (s *site) free(within time.Duration) {
 	redistest.Expect(s.TB, s.Queued(), 0, "%d wait")
 }
 
-// result is what a Lock in another goroutine came to.
-type result = harness.Returned[*mutex.Lock]
-
-// locking waits for a lock in another goroutine.
-func locking(h *mutex.Mutex, key string) <-chan result {
-	return harness.Go(func() (*mutex.Lock, error) { return h.Lock(context.Background(), key) })
+// locking waits for the lock in another goroutine.
+func (s *site) locking(h *mutex.Mutex) *harness.Call[*mutex.Lock] {
+	return harness.Start(s.TB, func() (*mutex.Lock, error) { return h.Lock(context.Background(), s.Key) })
 }

@@ -40,15 +40,14 @@ func TestCtxEndsWhereTheConnectionBreaks(t *testing.T) {
 					}
 					ctx, cancel := context.WithCancel(t.Context())
 					fault := p.CutAfter(dir, int64(n))
-					call := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(ctx, s.Key) })
+					call := s.acquiring(ctx, h)
 					select {
 					case <-fault.Fired():
 						cancel()
-					case r := <-call: // a shorter exchange than that
-						call = harness.Go(func() (*semaphore.Lease, error) { return r.Value, r.Err })
+					case <-call.Done: // a shorter exchange than that
 						p.CutAfter(dir, 1<<30)
 					}
-					r := harness.Got(t, harness.Slack, "an acquisition", call)
+					r := call.Within(harness.Slack, "an acquisition")
 					cancel()
 					if r.Err == nil {
 						redistest.Expect(t, r.Value.Release(), nil, "release: %v")
@@ -81,29 +80,28 @@ func TestCancellationStorm(t *testing.T) {
 	defer cancel()
 	var all sync.WaitGroup
 	const waitersPerControl = 20 // goroutines that only wait for the end of ctx
-	ended, controls := make([]result, waiters), make([]time.Time, waiters/waitersPerControl)
+	var ended []*harness.Call[*semaphore.Lease]
+	controls := make([]time.Time, waiters/waitersPerControl)
 	for i := range controls {
 		all.Go(func() {
 			<-ctx.Done()
 			controls[i] = time.Now()
 		})
 	}
-	for begun := 0; begun < waiters; {
+	for len(ended) < waiters {
 		for range 500 {
-			i := begun
-			begun++
-			all.Go(func() {
-				l, err := h.Acquire(ctx, s.Key)
-				ended[i] = result{Value: l, Err: err, At: time.Now()}
-			})
+			ended = append(ended, s.acquiring(ctx, h))
 		}
-		s.WaitQueued(begun)
+		s.WaitQueued(len(ended))
 	}
 	at := time.Now()
 	cancel()
 	all.Wait()
+	for _, c := range ended {
+		<-c.Done
+	}
 	control := slices.MaxFunc(controls, time.Time.Compare).Sub(at)
-	back := slices.MaxFunc(ended, func(a, b result) int { return a.At.Compare(b.At) }).At.Sub(at)
+	back := slices.MaxFunc(ended, func(a, b *harness.Call[*semaphore.Lease]) int { return a.At.Compare(b.At) }).At.Sub(at)
 	busy := 0
 	for _, r := range ended {
 		redistest.WantErr(t, r.Err, context.Canceled)

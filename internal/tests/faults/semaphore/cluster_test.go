@@ -163,10 +163,11 @@ func TestClocksOfTwoNodesStandApart(t *testing.T) {
 			redistest.Check(t, sent <= want+2, "%d enters for %d acquisitions", sent, want)
 			for _, key := range keys {
 				l := redistest.Must(h.Acquire(t.Context(), key))(t)
-				waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), key) })
-				s.On(t, key).WaitQueued(1)
+				at := &site{s.On(t, key)}
+				waiter := at.acquiring(context.Background(), h)
+				at.WaitQueued(1)
 				redistest.WantErr(t, l.Release())
-				next := harness.Granted(t, redistest.Soon, "a permit", waiter)
+				next := waiter.Got()
 				if left := time.Until(next.Deadline()); left > ttl || left < ttl/2 {
 					t.Errorf("key %s: a waiter's Deadline is in %v; the TTL is %v", key, left, ttl)
 				}

@@ -100,20 +100,21 @@ func TestReadOnlyServer(t *testing.T) {
 		p := redistest.NewProxy(t, srv.Addr())
 		h := s.closing(p.Client(), semaphore.Config{Limit: 1, TTL: 6 * time.Second})
 		l := redistest.Must(h.Acquire(t.Context(), s.Key))(t)
-		waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), s.Key) })
+		waiter := s.acquiring(context.Background(), h)
 		s.WaitQueued(1)
 		redistest.WantErr(t, s.RDB.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
 		at := time.Now()
 		_, err := h.TryAcquire(t.Context(), "other")
 		redistest.WantErr(t, err, leasehold.ErrUnavailable, redistest.Says("READONLY"))
 		redistest.AtMost(t, time.Since(at), 3*time.Second, "try acquire took %v")
-		newcomer := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), "third") })
+		third := &site{s.On(t, "third")}
+		newcomer := third.acquiring(context.Background(), h)
 		noBusyLoop(t, p, 100)
 		redistest.WantErr(t, s.RDB.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err())
-		got := harness.Granted(t, 5*time.Second, "an acquire that waits", newcomer)
+		got := newcomer.Within(5*time.Second, "an acquire that waits").Got()
 		renewed(t, l, time.Now().Add(5*time.Second)) // TTL from now, less a margin
 		redistest.Expect(t, l.Release(), nil, "release: %v")
-		next := harness.Granted(t, 5*time.Second, "a wait", waiter)
+		next := waiter.Within(5*time.Second, "a wait").Got()
 		redistest.Expect(t, errors.Join(next.Release(), got.Release()), nil, "release: %v")
 		s.empty(1, time.Second)
 	})
@@ -129,7 +130,7 @@ func TestServerOutOfMemory(t *testing.T) {
 		for range 2 {
 			held = append(held, redistest.Must(h.Acquire(t.Context(), s.Key))(t))
 		}
-		waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), s.Key) })
+		waiter := s.acquiring(context.Background(), h)
 		s.WaitQueued(1)
 		redistest.WantErr(t, s.RDB.ConfigSet(t.Context(), "maxmemory", "1").Err())
 		full := time.Now()
@@ -152,7 +153,7 @@ func TestServerOutOfMemory(t *testing.T) {
 		}
 		redistest.Expect(t, s.Queued(), 1, "%d wait")
 		redistest.Expect(t, held[0].Release(), nil, "release: %v")
-		next := harness.Granted(t, 5*time.Second, "a waiter whose turn has come", waiter)
+		next := waiter.Within(5*time.Second, "a waiter whose turn has come").Got()
 		s.holds(2)
 		redistest.Expect(t, errors.Join(held[1].Release(), next.Release()), nil, "release: %v")
 		s.holds(0)

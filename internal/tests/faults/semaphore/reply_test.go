@@ -81,18 +81,17 @@ func liveAlone(s loser) {
 func handOver(s loser, h1, h2 *semaphore.Semaphore) {
 	first, err := h1.AcquireN(context.Background(), s.Key, 2)
 	redistest.CheckNow(s.TB, err == nil, "acquire: %v", err)
-	waiter := harness.Go(func() (*semaphore.Lease, error) { return h2.Acquire(context.Background(), s.Key) })
+	waiter := s.acquiring(context.Background(), h2)
 	s.WaitQueued(1)
 	s.AwaitSubscription()
 	released := time.Now()
 	redistest.Expect(s.TB, first.Release(), nil, "release: %v")
-	next := harness.Got(s.TB, 10*time.Second, "an acquisition", waiter)
-	redistest.CheckNow(s.TB, next.Err == nil, "wait: %v", next.Err)
-	if took := next.At.Sub(released); s.K == 0 && took > time.Second { // a sign of life takes longer
+	next := waiter.Got()
+	if took := waiter.At.Sub(released); s.K == 0 && took > time.Second { // a sign of life takes longer
 		s.TB.Errorf("with nothing lost, the hand-over took %v", took)
 	}
 	s.holds(1)
-	redistest.Expect(s.TB, next.Value.Release(), nil, "release of what was waited for: %v")
+	redistest.Expect(s.TB, next.Release(), nil, "release of what was waited for: %v")
 	s.holds(0)
 	s.empty(2, lifeTTL)
 }
@@ -103,11 +102,11 @@ func giveUp(s loser) {
 	first, err := h.AcquireN(context.Background(), s.Key, 2)
 	redistest.CheckNow(s.TB, err == nil, "acquire: %v", err)
 	ctx, cancel := context.WithCancel(context.Background())
-	waiter := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(ctx, s.Key) })
+	waiter := s.acquiring(ctx, h)
 	s.WaitQueued(1)
 	s.AwaitSubscription()
 	cancel()
-	redistest.WantErr(s.TB, harness.Got(s.TB, harness.Slack, "an acquisition", waiter).Err, context.Canceled)
+	redistest.WantErr(s.TB, waiter.Within(harness.Slack, "an acquisition").Err, context.Canceled)
 	s.WaitQueued(0)
 	redistest.Expect(s.TB, first.Release(), nil, "release: %v")
 	s.holds(0)

@@ -50,9 +50,9 @@ func TestRotatedCredentials(t *testing.T) {
 					o.CredentialsProvider = func() (string, string) { return user, password.Load().(string) }
 				}), semaphore.Config{Limit: 1, TTL: ttl})
 				held := redistest.Must(h.Acquire(t.Context(), s.Key))(t)
-				var waiters []<-chan result
+				var waiters []*harness.Call[*semaphore.Lease]
 				for i := range 2 {
-					waiters = append(waiters, harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), s.Key) }))
+					waiters = append(waiters, s.acquiring(context.Background(), h))
 					s.WaitQueued(i + 1)
 				}
 
@@ -61,7 +61,8 @@ func TestRotatedCredentials(t *testing.T) {
 					run("CLIENT", "KILL", "USER", who)
 				}
 				began := time.Now()
-				newcomer := harness.Go(func() (*semaphore.Lease, error) { return h.Acquire(context.Background(), "other") })
+				other := &site{s.On(t, "other")}
+				newcomer := other.acquiring(context.Background(), h)
 				_, err := h.TryAcquire(t.Context(), "third")
 				redistest.WantErr(t, err, leasehold.ErrUnavailable)
 				redistest.Check(t, err != nil && namesCredentials(err, name), "try: %v; want that it names %s", err, name)
@@ -73,11 +74,11 @@ func TestRotatedCredentials(t *testing.T) {
 					password.Store("new")
 				}
 
-				got := harness.Granted(t, 5*time.Second, "an acquisition that began meanwhile", newcomer)
+				got := newcomer.Within(5*time.Second, "an acquisition that began meanwhile").Got()
 				renewed(t, held, began.Add(ttl+time.Second))
 				for i, lease := range []*semaphore.Lease{held, nil, nil} {
 					if i > 0 {
-						lease = harness.Granted(t, 5*time.Second, fmt.Sprint("waiter ", i), waiters[i-1])
+						lease = waiters[i-1].Within(5*time.Second, fmt.Sprint("waiter ", i)).Got()
 					}
 					redistest.Expect(t, lease.Release(), nil, "release: %v")
 				}

@@ -61,5 +61,7 @@ func (s *site) empty(limit int, within time.Duration) {
 	redistest.Expect(s.TB, l.Release(), nil, "give all permits back: %v")
 }
 
-// result is what an acquisition in another goroutine came to.
-type result = harness.Returned[*semaphore.Lease]
+// acquiring waits for a permit in another goroutine.
+func (s *site) acquiring(ctx context.Context, h *semaphore.Semaphore) *harness.Call[*semaphore.Lease] {
+	return harness.Start(s.TB, func() (*semaphore.Lease, error) { return h.Acquire(ctx, s.Key) })
+}

@@ -97,10 +97,10 @@ func TestLateEnterOfCancelledCallTakesNothing(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				x := newStrays(t, srv)
 				ctx, cancel := context.WithCancel(t.Context())
-				done := harness.Go(func() (*semaphore.Lease, error) { return acquire(x.h, ctx, x.Key) })
+				done := harness.Start(t, func() (*semaphore.Lease, error) { return acquire(x.h, ctx, x.Key) })
 				x.enter.Wait()
 				cancel()
-				redistest.WantErr(t, harness.Got(t, harness.Slack, "an acquisition", done).Err, context.Canceled, leasehold.ErrUnavailable)
+				redistest.WantErr(t, done.Within(harness.Slack, "an acquisition").Err, context.Canceled, leasehold.ErrUnavailable)
 				x.awaitLeave()
 				redistest.Expect(t, x.deliver(), enterGivenUp, "the late enter was answered with %d")
 				x.nothing()
@@ -129,10 +129,10 @@ func TestEnterIsVoidAfterItsTime(t *testing.T) {
 	harness.EachServerAtOnce(t, redistest.Shared, func(t *testing.T, srv *redistest.Server) {
 		x := newStrays(t, srv)
 		ctx, cancel := context.WithCancel(t.Context())
-		done := harness.Go(func() (*semaphore.Lease, error) { return x.h.Acquire(ctx, x.Key) })
+		done := x.acquiring(ctx, x.h)
 		x.enter.Wait()
 		cancel()
-		redistest.WantErr(t, harness.Got(t, harness.Slack, "an acquisition", done).Err, context.Canceled)
+		redistest.WantErr(t, done.Within(harness.Slack, "an acquisition").Err, context.Canceled)
 		x.awaitLeave()
 		redistest.Eventually(t, "the tombstone to go", func() bool {
 			n, err := x.RDB.Exists(t.Context(), x.Part("alive")).Result()

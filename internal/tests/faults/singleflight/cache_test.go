@@ -38,19 +38,17 @@ func TestFaultWaiterIsNotServedFromTheLocalCache(t *testing.T) {
 		time.Sleep(510 * time.Millisecond)
 		want := strings.Repeat("new", 2000)
 		began, gate := make(chan struct{}), make(chan struct{})
-		loaded := startFetch(t.Context(), other, k.Key, func(context.Context) (string, error) {
+		loaded := k.fetch(other, func(context.Context) (string, error) {
 			close(began)
 			<-gate
 			return want, nil
 		})
-		harness.Got(t, 10*time.Second, "the load", began)
-		waited := startFetch(t.Context(), g, k.Key, loaderOf("twice"))
+		redistest.Get(t, "the load", began)
+		waited := k.fetch(g, loaderOf("twice"))
 		k.WaitQueued(1)
 		close(gate)
-		for who, c := range map[string]<-chan fetchResult{"loads": loaded, "waits": waited} {
-			r := harness.Got(t, 10*time.Second, who, c)
-			redistest.Check(t, r.Err == nil && r.Value.Value == want, "who %s got %.10q (%v), %v", who, r.Value.Value, r.Value.Source, r.Err)
-		}
+		wantValue(t, "who loads", want, loaded)
+		wantValue(t, "who waits", want, waited)
 	}
 }
 
@@ -139,6 +137,6 @@ func TestFaultLocalCacheOfWhoInvalidated(t *testing.T) {
 	redistest.Check(t, cached >= rounds/2, "in %d rounds of %d the client still had the old value: this shows little", cached, rounds)
 	for _, held := range pings {
 		held.Release()
-		redistest.NoError(t, harness.Got(t, 10*time.Second, "a ping", pinged))
+		redistest.NoError(t, redistest.Get(t, "a ping", pinged))
 	}
 }

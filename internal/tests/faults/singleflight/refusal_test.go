@@ -77,12 +77,11 @@ func TestFaultReadOnly(t *testing.T) {
 	s := newFaultSite(t, replica.Client())
 	g, local := s.group(replica.Client()), s.group(replica.Client(), loadLocally)
 	began := time.Now()
-	invalidated := make(chan error, 1)
-	go func() { invalidated <- g.Invalidate(context.Background(), s.Key) }()
-	locally := startFetch(t.Context(), local, s.Key, loaderOf("value"))
+	invalidated := harness.Begin(t, func() error { return g.Invalidate(context.Background(), s.Key) })
+	locally := s.fetch(local, loaderOf("value"))
 	redistest.WantErr(t, redistest.ErrorOf(g.Do(t.Context(), s.Key, loaderOf("value"))), leasehold.ErrUnavailable)
 	t.Logf("Do said so after %v", time.Since(began))
-	redistest.WantErr(t, harness.Got(t, 10*time.Second, "the Invalidate", invalidated), leasehold.ErrUnavailable)
+	redistest.WantErr(t, invalidated.Failed(), leasehold.ErrUnavailable)
 	t.Logf("Invalidate said so after %v", time.Since(began))
 	wantValue(t, "LoadLocally", "value", locally)
 	t.Logf("LoadLocally had its value after %v", time.Since(began))
@@ -105,19 +104,19 @@ func TestFaultOutOfMemoryDuringALoad(t *testing.T) {
 		<-gate
 		return "old", nil
 	}
-	leads := startFetch(t.Context(), g, s.Key, load)
-	harness.Got(t, 10*time.Second, "the load", began)
-	joins, waits := startFetch(t.Context(), g, s.Key, load), startFetch(t.Context(), other, s.Key, load)
+	leads := s.fetch(g, load)
+	redistest.Get(t, "the load", began)
+	joins, waits := s.fetch(g, load), s.fetch(other, load)
 	s.WaitQueued(1)
 	redistest.WantErr(t, s.RDB.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	close(gate)
-	for who, done := range map[string]<-chan fetchResult{"the loading caller": leads, "the caller that joined": joins, "the waiting caller": waits} {
+	for who, done := range map[string]*fetching{"the loading caller": leads, "the caller that joined": joins, "the waiting caller": waits} {
 		wantValue(t, who, "old", done)
 	}
 	redistest.Expect(t, s.RDB.Exists(t.Context(), s.Part("value")).Val(), 0, "the value is stored")
 	s.clean(0)
 	redistest.WantErr(t, s.RDB.ConfigSet(t.Context(), "maxmemory", "0").Err())
-	wantValue(t, "the later caller", "new", startFetch(t.Context(), other, s.Key, load))
+	wantValue(t, "the later caller", "new", s.fetch(other, load))
 }
 
 // Somebody sets the fence of a cached value by hand. It is loaded with a token that rises, or
@@ -129,47 +128,25 @@ func TestFaultFenceSetByHand(t *testing.T) {
 		g := s.group(target.Client(t))
 		warmUp(t, g)
 		fence := s.Part("fence")
-		for _, c := range []struct {
-			value string
-			spent bool
-		}{
-			{"9007199254740991", true},
-			{"9007199254740992", true},
-			{"9223372036854775807", true},
-			{"1e300", true},
-			{"inf", true},
-			{"nan", false},
-			{"-nan", false},
-			{"text", false},
-			{"", false},
-			{"-1", false},
-			{"-inf", false},
-			{"9007199254740990", false},
-			{"4000000000000000.5", false},
-		} {
-			if target.Kind == redistest.KindMini && strings.ContainsAny(c.value, "ei") && c.value != "text" {
+		spent := []string{"9007199254740991", "9007199254740992", "9223372036854775807", "1e300", "inf"}
+		others := []string{"nan", "-nan", "text", "", "-1", "-inf", "9007199254740990", "4000000000000000.5"}
+		for _, value := range slices.Concat(spent, others) {
+			if target.Kind == redistest.KindMini && strings.ContainsAny(value, "ei") && value != "text" {
 				continue // its Lua does not read these as numbers
 			}
-			redistest.WantErr(t, s.RDB.Set(ctx, fence, c.value, 0).Err())
+			redistest.WantErr(t, s.RDB.Set(ctx, fence, value, 0).Err())
 			loads := 0
 			v, err := g.Do(ctx, s.Key, func(context.Context) (string, error) { loads++; return "value", nil })
-			if !c.spent {
-				redistest.Check(t, err == nil && v == "value" && loads == 1, "do with %q: %q, %v, %d loads", c.value, v, err, loads)
+			if !slices.Contains(spent, value) {
+				redistest.Check(t, err == nil && v == "value" && loads == 1, "do with %q: %q, %v, %d loads", value, v, err, loads)
 				redistest.WantErr(t, g.Invalidate(ctx, s.Key))
 				continue
 			}
-			saysSpent(t, "do", err, fence, c.value)
+			redistest.WantErr(t, err, leasehold.ErrUnavailable, redistest.Says(fence, value))
 			now := s.RDB.Get(ctx, fence).Val()
-			redistest.Check(t, now == c.value && loads == 0, "with %q: %d loads, and the fence is now %q", c.value, loads, now)
+			redistest.Check(t, now == value && loads == 0, "with %q: %d loads, and the fence is now %q", value, loads, now)
 		}
 	})
-}
-
-func saysSpent(tb testing.TB, what string, err error, key, value string) {
-	tb.Helper()
-	if text := fmt.Sprint(err); !errors.Is(err, leasehold.ErrUnavailable) || !strings.Contains(text, key) || !strings.Contains(text, value) {
-		tb.Errorf("%s: %v; want ErrUnavailable that names %s and %s", what, err, key, value)
-	}
 }
 
 // The fence is set by hand while a load runs and another process waits for it. The load ends
@@ -180,33 +157,26 @@ func TestFaultFenceSetByHandDuringALoad(t *testing.T) {
 		for _, value := range []string{"9007199254740993", "nan", "-7", "text"} {
 			t.Run(value, func(t *testing.T) {
 				t.Parallel()
-				ctx := context.Background()
 				s := newFaultSite(t, target.Client(t))
-				loader, waiter := s.group(target.Client(t)), s.group(target.Client(t))
 				began, finish := make(chan struct{}), make(chan struct{})
-				first := harness.Go(func() (string, error) {
-					return loader.Do(ctx, s.Key, func(context.Context) (string, error) {
-						close(began)
-						<-finish
-						return "value", nil
-					})
+				first := s.fetch(s.group(target.Client(t)), func(context.Context) (string, error) {
+					close(began)
+					<-finish
+					return "value", nil
 				})
 				<-began
-				second := harness.Go(func() (string, error) { return waiter.Do(ctx, s.Key, loaderOf("value")) })
+				second := s.fetch(s.group(target.Client(t)), loaderOf("value"))
 				s.WaitQueued(1)
-				redistest.WantErr(t, s.RDB.Set(ctx, s.Part("fence"), value, 0).Err())
+				redistest.WantErr(t, s.RDB.Set(t.Context(), s.Part("fence"), value, 0).Err())
 				time.Sleep(life.AskEvery + 100*time.Millisecond) // the waiter asks meanwhile
 				close(finish)
-				if r := harness.Got(t, 10*time.Second, "the load", first); r.Err != nil || r.Value != "value" {
-					t.Errorf("the load: %q, %v", r.Value, r.Err)
+				wantValue(t, "the load", "value", first)
+				if second.Within(redistest.Soon, "the waiter").Err == nil {
+					wantValue(t, "the waiter", "value", second)
+				} else {
+					redistest.WantErr(t, second.Err, leasehold.ErrUnavailable, redistest.Says(s.Part("fence"), value))
 				}
-				r := harness.Got(t, 10*time.Second, "the waiter", second)
-				if r.Err != nil {
-					saysSpent(t, "the waiter", r.Err, s.Part("fence"), value)
-				} else if r.Value != "value" {
-					t.Errorf("the waiter: %q", r.Value)
-				}
-				s.RDB.Del(ctx, s.Part("fence"))
+				s.RDB.Del(t.Context(), s.Part("fence"))
 				s.clean(10 * time.Second)
 			})
 		}

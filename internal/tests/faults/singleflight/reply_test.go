@@ -33,8 +33,8 @@ func (x *replyLoser) open() *singleflight.Group[string] { return x.group(x.Clien
 
 // fetch calls Fetch. A time-out while it opens a connection is the one failure
 // that go-redis doesn't try again by itself: then the caller does.
-func (x *replyLoser) fetch(ctx context.Context, g *singleflight.Group[string], load loaderFunc) <-chan fetchResult {
-	return harness.Go(func() (singleflight.Result[string], error) {
+func (x *replyLoser) fetch(ctx context.Context, g *singleflight.Group[string], load loaderFunc) *fetching {
+	return harness.Start(x.TB, func() (singleflight.Result[string], error) {
 		r, err := g.Fetch(ctx, x.Key, load)
 		if errors.Is(err, leasehold.ErrUnavailable) && x.Silent && (x.Lost() == "HELLO" || x.Lost() == "CLIENT") {
 			r, err = g.Fetch(ctx, x.Key, load)
@@ -53,9 +53,9 @@ func (x *replyLoser) gives(v string, gate <-chan struct{}) loaderFunc {
 }
 
 // wants fails the test unless a call got one of the values, in time.
-func (x *replyLoser) wants(what string, done <-chan fetchResult, within time.Duration, values ...string) {
+func (x *replyLoser) wants(what string, done *fetching, within time.Duration, values ...string) {
 	x.TB.Helper()
-	r := harness.Got(x.TB, within+harness.Slack, what, done)
+	r := done.Within(within+harness.Slack, what)
 	for _, v := range values {
 		if r.Err == nil && r.Value.Value == v {
 			return
@@ -108,10 +108,10 @@ func lifeThatLoads(x *replyLoser) {
 // publication that is sent twice must not count as lost.
 func lifeThatFails(x *replyLoser) {
 	g := x.open()
-	r := harness.Got(x.TB, 3*time.Second+harness.Slack, "the failing caller", x.fetch(context.Background(), g, func(context.Context) (string, error) {
+	r := x.fetch(context.Background(), g, func(context.Context) (string, error) {
 		x.loads.Add(1)
 		return "", errors.New("code 4711")
-	}))
+	}).Within(3*time.Second+harness.Slack, "the failing caller")
 	if r.Err == nil || !strings.Contains(r.Err.Error(), "code 4711") {
 		x.TB.Errorf("the caller with the failing loader got %q, %v", r.Value.Value, r.Err)
 	}
@@ -141,7 +141,7 @@ func lifeThatGivesUp(x *replyLoser) {
 	follows := x.fetch(ctx, g, x.gives("two", gate))
 	x.WaitQueued(1)
 	cancel()
-	r := harness.Got(x.TB, harness.Slack, "the caller that gave up", follows)
+	r := follows.Within(harness.Slack, "the caller that gave up")
 	redistest.Check(x.TB, errors.Is(r.Err, context.Canceled), "the caller that gave up got %q, %v", r.Value.Value, r.Err)
 	x.WaitQueued(0)
 	close(gate)

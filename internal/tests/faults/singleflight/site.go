@@ -80,18 +80,18 @@ type loaderFunc = func(ctx context.Context) (string, error)
 // loaderOf is a loader that returns v at once.
 func loaderOf(v string) loaderFunc { return func(context.Context) (string, error) { return v, nil } }
 
-// fetchResult is what a call in another goroutine came to, and when.
-type fetchResult = harness.Returned[singleflight.Result[string]]
+// fetching is a Fetch in another goroutine.
+type fetching = harness.Call[singleflight.Result[string]]
 
-// startFetch calls Fetch in another goroutine.
-func startFetch(ctx context.Context, g *singleflight.Group[string], key string, load loaderFunc) <-chan fetchResult {
-	return harness.Go(func() (singleflight.Result[string], error) { return g.Fetch(ctx, key, load) })
+// fetch calls Fetch in another goroutine.
+func (s *groupSite) fetch(g *singleflight.Group[string], load loaderFunc) *fetching {
+	return harness.Start(s.TB, func() (singleflight.Result[string], error) { return g.Fetch(s.TB.Context(), s.Key, load) })
 }
 
-func wantValue(t *testing.T, who, want string, done <-chan fetchResult) {
+func wantValue(t *testing.T, who, want string, done *fetching) {
 	t.Helper()
-	r := harness.Got(t, 20*time.Second, who, done)
-	redistest.Check(t, r.Err == nil && r.Value.Value == want, "%s got %q (%v), %v; want %q", who, r.Value.Value, r.Value.Source, r.Err, want)
+	r := done.Within(20*time.Second, who)
+	redistest.Check(t, r.Err == nil && r.Value.Value == want, "%s got %.10q (%v), %v; want %.10q", who, r.Value.Value, r.Value.Source, r.Err, want)
 }
 
 func loadLocally(c *singleflight.Config[string]) { c.OnUnavailable = singleflight.LoadLocally }
