@@ -49,10 +49,14 @@ func (d *load[T]) callWithinMaxLoads() product[T] {
 // the load goes on without a permit. away says that it does since Redis is away.
 func (d *load[T]) takePermit() (giveBack func(), away bool, err error) {
 	g := d.g
-	ctx, locally := d.ctx, g.cfg.OnUnavailable == LoadLocally
+	locally := g.cfg.OnUnavailable == LoadLocally
+	// The ctx ends with that of the load and has no values: code of the first caller could end this goroutine, for which others wait.
+	ctx, end := context.WithCancelCause(context.Background())
+	defer end(nil)
+	defer context.AfterFunc(d.ctx, func() { end(context.Cause(d.ctx)) })()
 	if locally {
 		if g.permits.Client().Reachable(ctx, g.permitKey) != nil {
-			return nil, true, context.Cause(ctx)
+			return nil, true, context.Cause(d.ctx)
 		}
 		var stop context.CancelFunc
 		ctx, stop = g.permits.Client().WhileReachable(ctx, g.permitKey)

@@ -28,7 +28,7 @@ func Wait[T any](ctx context.Context, spawn func(func()), f func(context.Context
 	spawn(func() {
 		r := result{err: errNoReply}
 		defer func() { done <- r }() // runs even if a hook ends this goroutine
-		r.v, r.err = f(ctx)
+		r.v, r.err = f(nested.Calm{Context: ctx})
 	})
 	select {
 	case r := <-done:

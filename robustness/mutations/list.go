@@ -192,7 +192,7 @@ var client = []mutation{
 	cutOnServers("what was never sent is not given back", "internal/life/waiting.go", lockFaults, "TestCtxEndsWhileACluster",
 		"case a.enters == 0, a.runs == 0", "case a.runs == 0"),
 	cut("a hook that ends its goroutine answers its caller", "internal/call/wait.go", lockFaults, "TestHookThatEndsReads",
-		"\t\tdefer func() { done <- r }() // runs even if a hook ends this goroutine\n\t\tr.v, r.err = f(ctx)", "\t\tr.v, r.err = f(ctx)\n\t\tdone <- r"),
+		"\t\tdefer func() { done <- r }() // runs even if a hook ends this goroutine\n\t\tr.v, r.err = f(nested.Calm{Context: ctx})", "\t\tr.v, r.err = f(nested.Calm{Context: ctx})\n\t\tdone <- r"),
 	cut("a handle that is closed has nothing to wait for", "internal/lease/manager.go", ".", "CloseAfterClose",
 		"m.over.Store(true)", ""),
 	cut("a cache that is closed has nothing to wait for", "singleflight/group.go", ".", "CloseAfterClose",

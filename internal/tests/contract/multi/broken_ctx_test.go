@@ -2,6 +2,7 @@ package multi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -49,6 +50,11 @@ func ctxThatBreaks(f *fixture, breaks func(method string)) {
 	}
 	g := redistest.Must(singleflight.New(f.RDB, singleflight.Config[string]{Name: f.Family, TTL: time.Second, LeaseTTL: 3 * time.Second, NearFor: time.Second}))(f)
 	defer func() { redistest.WantErr(f, g.Close(f.Context())) }()
+	bounded := singleflight.Config[string]{Name: f.Family + "b", TTL: time.Minute, MaxLoads: 1}
+	one, two := redistest.Must(singleflight.New(f.RDB, bounded))(f), redistest.Must(singleflight.New(f.RDB, bounded))(f)
+	defer func() { redistest.WantErr(f, errors.Join(one.Close(f.Context()), two.Close(f.Context()))) }()
+	slow := func(context.Context) (string, error) { time.Sleep(50 * time.Millisecond); return "v", nil }
+	loads := 0
 	locked := func(p *process) func(context.Context) error {
 		return func(ctx context.Context) error {
 			l, err := p.locks.Lock(ctx, "x")
@@ -81,6 +87,29 @@ func ctxThatBreaks(f *fixture, breaks func(method string)) {
 		"singleflight.Do": func(ctx context.Context) error {
 			_, err := g.Do(ctx, "x", func(context.Context) (string, error) { return "v", nil })
 			return err
+		},
+		"singleflight.Do that waits for a permit, and is joined": func(ctx context.Context) error {
+			loads++
+			first := harness.Start(f, func() (string, error) { return two.Do(f.Context(), fmt.Sprint("first", loads), slow) })
+			time.Sleep(time.Millisecond)
+			joins := harness.Start(f, func() (string, error) {
+				time.Sleep(time.Millisecond)
+				return one.Do(f.Context(), fmt.Sprint(loads), slow)
+			})
+			defer func() {
+				redistest.WantErr(f, first.Within(5*time.Second, "the load that has the permit").Err)
+				redistest.WantErr(f, joins.Within(5*time.Second, "the caller that joins").Err)
+			}()
+			_, err := one.Do(ctx, fmt.Sprint(loads), slow)
+			return err
+		},
+		"Extend": func(ctx context.Context) error {
+			l, err := plain.locks.Lock(f.Context(), "e")
+			if err != nil {
+				return err
+			}
+			defer l.Unlock()
+			return l.Extend(ctx, 10*time.Second)
 		},
 		"Invalidate": func(ctx context.Context) error { return g.Invalidate(ctx, "x") },
 	}
