@@ -12,7 +12,7 @@ dir=$(mkdir -p -- "$2" && cd -- "$2" && pwd)
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
 module=github.com/leasehold-go/leasehold
-tree=$(git stash create) # what is not committed yet counts, too
+tree=$(git write-tree) # what is staged counts, too
 for folder in "" leaseholdotel cmd/leasehold integrations/{certmagiclock,gocronlock,grpccap,rivercap}; do
 	name=$module${folder:+/$folder}
 	to=$dir/$name/@v
@@ -30,5 +30,5 @@ for folder in "" leaseholdotel cmd/leasehold integrations/{certmagiclock,gocronl
 	# shellcheck disable=SC2086 # one word each
 	git archive --format=zip --output="$to/$version.zip" --prefix="$name@$version/" \
 		--add-virtual-file="$name@$version/go.mod:$mod"$'\n' \
-		"${tree:-HEAD}:$folder" -- . ':!go.mod' $nested
+		"$tree:$folder" -- . ':!go.mod' $nested
 done
