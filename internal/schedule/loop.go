@@ -1,6 +1,6 @@
 // Package schedule keeps one schedule of everything that a handle has to do at some time:
-// renew leases, give signs of life, and repeat leaves that were not answered. One goroutine
-// waits for the earliest entry. Calls that are due together are queued together, so that they
+// renew leases, give signs of life, and repeat leaves that were not answered. One timer
+// runs for the earliest entry. Calls that are due together are queued together, so that they
 // share a round trip per server.
 package schedule
 
@@ -13,13 +13,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 )
 
-// linger is how long the goroutine outlives the last entry, so that a lone caller that takes
-// and gives back leases does not start a goroutine each time.
-const linger = 500 * time.Millisecond
-
 // A Task is something that a Loop does when it is due.
 type Task interface {
-	// Due is called on the loop's goroutine, without a lock, when the entry's time has come.
+	// Due is called without a lock when the entry's time has come, for one task at a time.
 	// It must not block. It appends the calls to send, if any. It returns the time when it is
 	// due again (the zero time for never), and how much earlier it may be called in order to
 	// share a round trip.
@@ -37,28 +33,29 @@ type Sender interface {
 	Start(ctx context.Context, active *sync.WaitGroup, calls ...*call.Call)
 }
 
-// A Loop is a schedule with a goroutine that lives while something is scheduled.
+// A Loop is a schedule. It has a goroutine only while tasks are due.
 type Loop struct {
 	sender Sender
 	born   time.Time
-	wake   chan struct{}
 
 	mu      sync.Mutex // a leaf: while it is held, nothing else is locked or called
 	entries entries
-	running bool
-	closing bool
+	timer   *time.Timer   // calls run
+	set     bool          // run looks at the schedule soon, or by wakeAt
+	wakeAt  time.Duration // since the birth of the Loop
 	// closedDuringDue says that Close came after the last entry was taken out of the schedule.
 	// If the entry's task is still in Due, it is due again at once.
 	closedDuringDue bool
 
-	wakeAt   time.Time      // the time at which the goroutine wakes
-	idleTill time.Time      // when the goroutine ends if nothing is scheduled
-	active   sync.WaitGroup // counts the goroutine, and the calls without an outcome
+	active sync.WaitGroup // counts the timer while it is set, and the calls without an outcome
 }
 
 // New makes a Loop that sends with sender.
 func New(sender Sender) *Loop {
-	return &Loop{sender: sender, born: time.Now(), wake: make(chan struct{}, 1)}
+	l := &Loop{sender: sender, born: time.Now()}
+	l.timer = time.AfterFunc(time.Hour, l.run)
+	l.timer.Stop()
+	return l
 }
 
 // Put schedules task for the time at, or moves it there. e is the task's own entry.
@@ -68,96 +65,58 @@ func (l *Loop) Put(e *Entry, task Task, at time.Time, slack time.Duration) {
 	e.task, e.at, e.slack = task, at.Sub(l.born), slack
 	e.changes++
 	l.entries.put(e)
-	if !l.running {
-		l.running = true
-		l.wakeAt = at
-		l.active.Go(l.run)
-		return
-	}
-	l.wakeBy(at)
+	l.wakeBy(e.at)
 }
 
 // Remove takes an entry out of the schedule. Its task may be in Due at this moment, or one of
-// its calls may be under way, so the task itself must know that it is over.
+// its calls may be under way, so the task itself must know that it is over. The timer stays set,
+// so that a lone caller that takes and gives back leases does not set it each time.
 func (l *Loop) Remove(e *Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e.changes++
-	if e.index == 0 {
-		return
-	}
 	l.entries.take(e)
-	if len(l.entries) == 0 {
-		l.idle(time.Now())
-		l.wakeBy(l.idleTill)
-	}
 }
 
-// Close makes every task due now, and makes the goroutine end, without lingering, once no task
-// is left. It waits for that, and for all calls under way. From now on only tasks may call
-// Put; the caller must ensure that.
+// Close makes every task due now, and waits until none is left, and for all calls under way.
+// From now on only tasks may call Put; the caller must ensure that.
 func (l *Loop) Close() {
 	l.mu.Lock()
-	l.closing, l.closedDuringDue = true, true
-	l.idleTill = time.Time{}
+	l.closedDuringDue = true
 	for _, e := range l.entries {
 		e.at = 0
 	}
-	l.wakeBy(time.Time{})
+	l.wakeBy(0)
 	l.mu.Unlock()
 	l.active.Wait()
 }
 
-// idle sets how long the goroutine lives with nothing to do. Called with the lock.
-func (l *Loop) idle(now time.Time) {
-	if l.idleTill = now.Add(linger); l.closing {
-		l.idleTill = time.Time{}
-	}
-}
-
-// wakeBy makes sure that the goroutine looks at the schedule at the time at. It does not wake
-// a goroutine that will wake by then anyway. Called with the lock.
-func (l *Loop) wakeBy(at time.Time) {
-	if !at.Before(l.wakeAt) {
-		return
+// wakeBy makes sure that run looks at the schedule at the time at. Called with the lock.
+func (l *Loop) wakeBy(at time.Duration) {
+	if !l.set {
+		l.set = true
+		l.active.Add(1)
+	} else if at >= l.wakeAt || !l.timer.Stop() {
+		return // run looks at it by then anyway, or does so now
 	}
 	l.wakeAt = at
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+	l.timer.Reset(at - time.Since(l.born))
 }
 
+// run is what the timer calls. It sets the timer anew at its end, and nobody else does so
+// meanwhile (see wakeBy), so there is one run at a time.
 func (l *Loop) run() {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		now := time.Now()
-		calls := l.due(now)
-
-		l.mu.Lock()
-		switch {
-		case len(l.entries) > 0:
-			l.wakeAt = l.born.Add(l.entries[0].at)
-		case now.Before(l.idleTill) || len(calls) > 0:
-			l.wakeAt = l.idleTill
-		default:
-			l.running = false
-			l.mu.Unlock()
-			return
-		}
-		sleep := l.wakeAt.Sub(now)
-		l.mu.Unlock()
-
-		if len(calls) > 0 {
-			l.sender.Start(context.Background(), &l.active, calls...)
-		}
-		timer.Reset(sleep)
-		select {
-		case <-timer.C:
-		case <-l.wake:
-		}
+	if calls := l.due(time.Now()); len(calls) > 0 {
+		l.sender.Start(context.Background(), &l.active, calls...)
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.set = len(l.entries) > 0; !l.set {
+		l.active.Done()
+		return
+	}
+	l.wakeAt = l.entries[0].at
+	l.timer.Reset(l.wakeAt - time.Since(l.born))
 }
 
 // due calls every task whose time has come, and every task that may share the round trip, and
@@ -206,9 +165,6 @@ func (l *Loop) reschedule(e *Entry, changes uint32, now, next time.Time, slack t
 		}
 		e.at, e.slack = next.Sub(l.born), min(slack, next.Sub(now)/2)
 		l.entries.put(e)
-	}
-	if len(l.entries) == 0 {
-		l.idle(now)
 	}
 }
 
