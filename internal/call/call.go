@@ -294,6 +294,9 @@ func (c *link) sendAlone(ctx context.Context, one *Call, now time.Time) outcome 
 	if !answered {
 		o.err = errNoAnswer
 	}
+	if o.err == nil {
+		return o
+	}
 	if ctx.Err() == nil && errors.Is(o.err, context.DeadlineExceeded) {
 		o.err = TooLate(o.err, now)
 	}

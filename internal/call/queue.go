@@ -3,7 +3,6 @@ package call
 import (
 	"context"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 )
@@ -260,13 +259,13 @@ func (q *serverQueue) ended(this trip, err error) {
 	if this.renews {
 		q.renewing = max(0, q.renewing-1)
 	}
-	if q.lastErr = nil; network(err) {
-		q.lastErr = err
-	}
-	if hasAnswer(err) {
+	q.lastErr = nil
+	switch {
+	case hasAnswer(err):
 		q.answered, q.relieved = now, 0
 		q.pace.answered(now, this)
-	} else if network(err) {
+	case network(err):
+		q.lastErr = err
 		q.pace.failed()
 	}
 	if q.waiting() > 0 {
@@ -282,83 +281,78 @@ func (q *serverQueue) late() time.Duration {
 	return 2 * q.pace.average
 }
 
-// The caller of each function below holds the mutex.
+// waiting returns how many calls wait. Called with the mutex.
+func (q *serverQueue) waiting() (n int) {
+	for _, w := range q.calls {
+		n += len(w)
+	}
+	return n
+}
 
-// begin begins round trips while calls wait and no more trips are under way than usual.
-func (q *serverQueue) begin() {
-	for q.trips < q.most(maxInFlight) {
-		if _, any := q.first(); !any {
-			return
+const (
+	// minPipelineBytes is how long pipelines are at first, and again after a failure. Some
+	// servers answer before they have read everything; over a connection without buffers they
+	// would then hang. miniredis over net.Pipe is one: it reads 4096 bytes at a time.
+	minPipelineBytes = 4000
+	// minConfirmedBytes is the same for calls that replicas confirm. All calls of a pipeline
+	// share one WAIT, and miniredis has none.
+	minConfirmedBytes = 64000
+	maxPipelineBytes  = 1 << 20
+	// shortestOver is the age at which a shortest trip is forgotten, or up to twice as much.
+	shortestOver = 10 * time.Second
+	// quickTrip is the floor of the shortest trip. On the loopback a trip is so short that a
+	// full pipeline never came close to it, and pipelines would not grow.
+	quickTrip = time.Millisecond
+	// quickRenewals is the floor for a trip with renewals. Nobody waits for those.
+	quickRenewals = 8 * time.Millisecond
+)
+
+// A pace says how long the pipelines to one server may be, and how long its round trips take.
+//
+// Over a network with long round trips the number of calls per second is the length of the pipelines, so they grow as
+// long as a full one takes little longer than the shortest trip. When they take much longer, the server or the network
+// is the bound: longer pipelines would only make the next call wait.
+type pace struct {
+	least    int           // the length that pipelines begin with, in bytes
+	bytes    int           // the length that a pipeline may have now
+	average  time.Duration // of the trips that were answered, the last one with a weight of an eighth
+	shortest [2]time.Duration
+	turnsAt  time.Time // when shortest[0] becomes shortest[1]
+}
+
+// answered notes that a trip ended with an answer at the time now.
+func (p *pace) answered(now time.Time, t trip) {
+	took := now.Sub(t.began)
+	if p.average += (took - p.average) / 8; p.turnsAt.IsZero() {
+		p.average = took
+	}
+	if now.After(p.turnsAt) {
+		p.shortest = [2]time.Duration{took, p.shortest[0]}
+		if p.turnsAt.IsZero() {
+			p.shortest[1] = took
 		}
-		q.trip(q.pace.bytes, q.share())
+		p.turnsAt = now.Add(shortestOver)
 	}
-}
-
-// share is how many calls a pipeline may have that callers wait for, unless it is shorter than every pipeline may be.
-func (q *serverQueue) share() int {
-	if !q.pace.quick() {
-		return math.MaxInt
+	p.shortest[0] = min(p.shortest[0], took)
+	shortest := min(p.shortest[0], p.shortest[1])
+	if shortest <= 0 {
+		return // a trip that takes no time is one inside testing/synctest
 	}
-	return q.waiting() / (2 * q.most(maxInFlight))
-}
-
-// trip begins a round trip with the calls that are next, in a pipeline of at most bytes. No
-// call that a caller waits for is added to share others. The first caller leads the trip.
-func (q *serverQueue) trip(bytes, share int) {
-	calls := q.take(bytes, share)
-	q.trips++
-	if calls[0].Rank == KeepsLease {
-		q.renewing++
-	}
-	if q.waiting() == 0 {
-		q.relief.Stop()
-	} else {
-		q.awaitRelief()
-	}
-	for _, one := range calls {
-		if one.turn != nil {
-			one.turn <- calls
-			return
-		}
-	}
-	go q.lead(calls, nil)
-}
-
-// spreads reports whether one more round trip may begin over a long way before one ends.
-func (q *serverQueue) spreads() bool {
-	return !q.pace.quick() && q.confirm == (Confirm{}) && q.trips < q.most(maxSpread)
-}
-
-// awaitRelief starts the timer for one more round trip.
-func (q *serverQueue) awaitRelief() {
-	after := min(max(minRelief, 2*q.pace.average)<<min(q.relieved, 5), maxRelief)
-	if q.spreads() {
-		after = max(minSpread, q.pace.average/16)
-	}
-	if q.relief == nil {
-		q.relief = time.AfterFunc(after, q.relieve)
-	} else {
-		q.relief.Reset(after)
-	}
-}
-
-// relieve runs when the timer fires, and helps waiting calls if no round trip ends. It takes the mutex. If it runs
-// late, so that the waiting calls are newer than the timer, an extra round trip does no harm.
-func (q *serverQueue) relieve() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.waiting() > 0 {
-		q.expire(time.Now())
+	usual := max(shortest, quickTrip)
+	if t.renews {
+		usual = max(shortest, quickRenewals)
 	}
 	switch {
-	case q.waiting() == 0:
-	case q.spreads():
-		q.trip(q.pace.bytes, q.share())
-	case q.trips < q.most(maxHanging):
-		q.relieved++
-		q.renewing = 0
-		q.trip(q.pace.bytes, q.share())
-	default:
-		q.awaitRelief()
+	case t.full && took < 2*usual:
+		p.bytes = min(2*p.bytes, max(p.least, maxPipelineBytes))
+	case t.full && took > 4*usual:
+		p.bytes = max(p.bytes/2, p.least)
 	}
 }
+
+// quick says that the way to the server is so short that several short pipelines at once are quicker than a long one.
+func (p *pace) quick() bool { return min(p.shortest[0], p.shortest[1]) < quickTrip }
+
+// failed notes that a trip had no answer. Its calls are sent again in short pipelines: a long
+// one may have been the reason.
+func (p *pace) failed() { p.bytes = p.least }
