@@ -42,7 +42,7 @@ type Inbox struct {
 	closed bool
 	since  time.Time          // the time since which the subscription exists; zero: it does not
 	stop   context.CancelFunc // nil: not running
-	linger lingerTimer        // ends the subscription
+	linger *time.Timer        // ends a subscription without users
 	active sync.WaitGroup
 }
 
@@ -50,7 +50,13 @@ type Inbox struct {
 // may have been missed, which is on every new subscription. Both are called on the inbox's
 // goroutine.
 func New(subscribe func(ctx context.Context) *redis.PubSub, message func(string), missed func()) *Inbox {
-	return &Inbox{subscribe: subscribe, message: message, missed: missed}
+	b := &Inbox{subscribe: subscribe, message: message, missed: missed}
+	b.linger = lingering(&b.mu, func() {
+		if b.users == 0 {
+			b.end()
+		}
+	})
+	return b
 }
 
 // Watch opens the subscription, if it is not open, and does not wait for it. It returns the
@@ -60,7 +66,6 @@ func (b *Inbox) Watch(string) (since time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.users++
-	b.linger.stop()
 	if b.stop == nil && !b.closed {
 		var ctx context.Context
 		ctx, b.stop = context.WithCancel(context.Background())
@@ -73,8 +78,8 @@ func (b *Inbox) Watch(string) (since time.Time) {
 func (b *Inbox) Unwatch(string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.users--; b.users == 0 && b.stop != nil {
-		b.linger.start(&b.mu, b.end)
+	if b.users--; b.users == 0 {
+		b.linger.Reset(linger)
 	}
 }
 
@@ -82,13 +87,13 @@ func (b *Inbox) Unwatch(string) {
 func (b *Inbox) Close() {
 	b.mu.Lock()
 	b.closed = true
+	b.linger.Stop()
 	b.end()
 	b.mu.Unlock()
 	b.active.Wait()
 }
 
 func (b *Inbox) end() {
-	b.linger.stop()
 	if b.stop != nil {
 		b.stop()
 		b.stop = nil
@@ -205,29 +210,14 @@ func receive(ctx context.Context, ps *redis.PubSub, next func(got any, refused e
 	}
 }
 
-// A lingerTimer ends something a moment after its last use. The lock of its owner guards it.
-type lingerTimer struct {
-	timer *time.Timer // nil: not running
-}
-
-// start makes end run after the time linger, with the lock mu, unless stop is called before.
-// Called with mu.
-func (t *lingerTimer) start(mu *sync.Mutex, end func()) {
-	var timer *time.Timer
-	timer = time.AfterFunc(linger, func() {
+// lingering returns a timer that calls end, with the lock mu, a moment after each Reset. By then
+// there may be a new use, so end looks for one.
+func lingering(mu *sync.Mutex, end func()) *time.Timer {
+	timer := time.AfterFunc(linger, func() {
 		mu.Lock()
 		defer mu.Unlock()
-		if t.timer == timer { // otherwise stop was called while this goroutine waited for mu
-			end()
-		}
+		end()
 	})
-	t.timer = timer
-}
-
-// stop stops the timer, if it runs. Called with the lock.
-func (t *lingerTimer) stop() {
-	if t.timer != nil {
-		t.timer.Stop()
-		t.timer = nil
-	}
+	timer.Stop()
+	return timer
 }

@@ -25,11 +25,10 @@ type nodeConn struct {
 	wake   chan struct{} // signals that there is something to write; holds one signal
 
 	// Guarded by the lock of b.
-	ended      bool
 	channels   map[string]*channel // by name
 	unwritten  []order
 	unanswered []order     // in the order in which they were written
-	linger     lingerTimer // ends a connection without channels
+	linger     *time.Timer // ends a connection without channels
 }
 
 // An order is one SSUBSCRIBE or SUNSUBSCRIBE.
@@ -40,7 +39,6 @@ type order struct {
 
 // add subscribes to a channel. Called with the lock.
 func (n *nodeConn) add(c *channel) {
-	n.linger.stop()
 	n.channels[c.name], c.conn = c, n
 	n.write(order{c: c})
 }
@@ -50,16 +48,14 @@ func (n *nodeConn) add(c *channel) {
 func (n *nodeConn) remove(c *channel) {
 	delete(n.channels, c.name)
 	n.write(order{c: c, unsubscribe: true})
-	if len(n.channels) == 0 && !n.ended {
-		n.linger.start(&n.b.mu, n.end)
+	if len(n.channels) == 0 {
+		n.linger.Reset(linger)
 	}
 }
 
 // end ends the connection, so that another one is made when it is needed. Called with the
 // lock.
 func (n *nodeConn) end() {
-	n.linger.stop()
-	n.ended = true
 	if n.b.conns[n.server] == n {
 		delete(n.b.conns, n.server)
 	}

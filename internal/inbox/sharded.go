@@ -48,7 +48,7 @@ type Sharded struct {
 type channel struct {
 	key, name string
 	users     int
-	linger    lingerTimer // forgets the channel
+	linger    *time.Timer // forgets the channel, if nobody watches it
 	conn      *nodeConn   // nil: it waits to be put on one
 	since     time.Time   // the time since which the subscription exists; zero: it does not
 	failures  int         // consecutive refusals
@@ -75,11 +75,15 @@ func (b *Sharded) Watch(key string) (since time.Time) {
 	c := b.channels[key]
 	if c == nil {
 		c = &channel{key: key, name: b.channel(key)}
+		c.linger = lingering(&b.mu, func() {
+			if c.users == 0 && b.channels[key] == c {
+				b.forget(c)
+			}
+		})
 		b.channels[key] = c
 		b.attachSoon([]*channel{c})
 	}
 	c.users++
-	c.linger.stop()
 	return c.since
 }
 
@@ -93,7 +97,7 @@ func (b *Sharded) Unwatch(key string) {
 		return // closed
 	}
 	if c.users--; c.users == 0 {
-		c.linger.start(&b.mu, func() { b.forget(c) })
+		c.linger.Reset(linger)
 	}
 }
 
@@ -102,10 +106,10 @@ func (b *Sharded) Close() {
 	b.mu.Lock()
 	b.closed = true
 	for _, c := range b.channels {
-		c.linger.stop()
+		c.linger.Stop()
 	}
 	for _, n := range b.conns {
-		n.linger.stop()
+		n.linger.Stop()
 	}
 	clear(b.channels)
 	b.mu.Unlock()
@@ -150,6 +154,11 @@ func (b *Sharded) attach(c *channel, server string, subscribe func(ctx context.C
 	if n == nil {
 		n = &nodeConn{b: b, server: server, channels: map[string]*channel{}, wake: make(chan struct{}, 1)}
 		n.ctx, n.stop = context.WithCancel(b.ctx)
+		n.linger = lingering(&b.mu, func() {
+			if len(n.channels) == 0 {
+				n.end()
+			}
+		})
 		b.conns[server] = n
 		n.channels[c.name], c.conn = c, n
 		n.unanswered = []order{{c: c}} // subscribe, which run calls, sends this first order itself

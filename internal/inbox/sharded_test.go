@@ -119,7 +119,7 @@ func TestShardedWatchesAgain(t *testing.T) {
 		b.Unwatch("k{k}")
 		b.mu.Lock()
 		if c := b.channels["k{k}"]; c != nil { // as if the moment were over, and its timer had run
-			c.linger.stop()
+			c.linger.Stop()
 			b.forget(c)
 		}
 		b.mu.Unlock()
