@@ -2,7 +2,6 @@ package call
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -274,38 +273,8 @@ func (c *Client) ready(ctx context.Context, one *Call) error {
 	return c.route(ctx, one)
 }
 
-// sendAlone makes a round trip with one call. It ends within Bound and the client's timeouts.
-func (c *link) sendAlone(ctx context.Context, one *Call, now time.Time) outcome {
-	if err := ctx.Err(); err != nil {
-		return outcome{err: NotSent(err)} // the caller has left
-	}
-	if one.Confirm != (Confirm{}) {
-		return c.sendTogether([]*Call{one}, Bound)[0]
-	}
-	if !one.take(c, now) {
-		return outcome{err: NotSent(errWithdrawn)}
-	}
-	o, answered := outcome{}, true
-	if c.boundsReads {
-		o = c.sendOrTeach(ctx, now, one)
-	} else {
-		o, answered = within(hardBound, func() outcome { return c.sendOrTeach(ctx, now, one) })
-	}
-	if !answered {
-		o.err = errNoAnswer
-	}
-	if o.err == nil {
-		return o
-	}
-	if ctx.Err() == nil && errors.Is(o.err, context.DeadlineExceeded) {
-		o.err = TooLate(o.err, now)
-	}
-	c.failed(one.Key(), o.err)
-	return o
-}
-
-// sendOrTeach sends one call. If the server does not know the script, sendOrTeach sends the
-// call again in full. A hook, or the caller's ctx, may panic.
+// sendOrTeach sends one call by itself. If the server does not know the script, sendOrTeach sends
+// the call again in full. A hook, or the caller's ctx, may panic.
 func (c *link) sendOrTeach(ctx context.Context, began time.Time, one *Call) (o outcome) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -313,22 +282,18 @@ func (c *link) sendOrTeach(ctx context.Context, began time.Time, one *Call) (o o
 		}
 	}()
 	ctx = c.bounded(ctx, began)
-	o = c.sendOnce(ctx, one)
-	if unknownScript(o.err) {
-		o = c.sendOnce(ctx, one.inFull())
+	for again := false; ; again = true {
+		err := c.rdb.Process(ctx, one.command(ctx))
+		o = one.outcome(err)
+		c.countSendings(one, alone, o.err == nil)
+		if o.err == nil && err != nil {
+			o = outcome{err: err} // a wrapped client may return the error without setting it on the command
+		}
+		if again || !unknownScript(o.err) {
+			return o
+		}
+		one.inFull()
 	}
-	return o
-}
-
-// sendOnce sends one call as it is, and returns its outcome.
-func (c *link) sendOnce(ctx context.Context, one *Call) outcome {
-	err := c.rdb.Process(ctx, one.command(ctx))
-	o := one.outcome(err)
-	c.countSendings(one, alone, o.err == nil)
-	if o.err == nil && err != nil {
-		return outcome{err: err} // a wrapped client may return the error without setting it on the command
-	}
-	return o
 }
 
 // inFull makes the call carry the script's text, for a server that does not know the script (a

@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -112,17 +113,42 @@ func (q *serverQueue) do(ctx context.Context, one *Call) (o outcome) {
 	return q.await(ctx, one)
 }
 
-// alone makes the round trip of a call that did not have to wait.
+// alone makes the round trip of a call that did not have to wait. It ends within Bound and the
+// client's timeouts.
 func (q *serverQueue) alone(ctx context.Context, one *Call) (o outcome) {
 	o.err = errNoReply // stays if a hook ends this goroutine
-	began := time.Now()
+	c, began := q.server.link, time.Now()
 	defer func() {
 		if p := recover(); p != nil { // of the caller's ctx
 			o.err = panicked(p)
 		}
 		q.ended(trip{began: began, unsent: one.Sent.IsZero()}, o.err)
 	}()
-	return q.server.link.sendAlone(ctx, one, began)
+	switch err := ctx.Err(); {
+	case err != nil:
+		return outcome{err: NotSent(err)} // the caller has left
+	case one.Confirm != (Confirm{}):
+		return c.sendTogether([]*Call{one}, Bound)[0]
+	case !one.take(c, began):
+		return outcome{err: NotSent(errWithdrawn)}
+	}
+	answered := true
+	if c.boundsReads {
+		o = c.sendOrTeach(ctx, began, one)
+	} else {
+		o, answered = within(hardBound, func() outcome { return c.sendOrTeach(ctx, began, one) })
+	}
+	if !answered {
+		o.err = errNoAnswer
+	}
+	if o.err == nil {
+		return o
+	}
+	if ctx.Err() == nil && errors.Is(o.err, context.DeadlineExceeded) {
+		o.err = TooLate(o.err, began)
+	}
+	c.failed(one.Key(), o.err)
+	return o
 }
 
 // add sends calls whose outcomes Done receives, or queues them. It does not wait. If together
