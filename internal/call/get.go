@@ -2,7 +2,6 @@ package call
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -50,24 +49,13 @@ func (c *link) read(ctx context.Context, key string) (text string, err error) {
 	began := time.Now()
 	if c.boundsReads {
 		text, err = c.get(ctx, key)
+	} else if r, answered := within(hardBound, func() Found { text, err := c.get(ctx, key); return Found{text, err} }); answered {
+		text, err = r.Text, r.Err
 	} else {
-		text, err = c.getWithin(ctx, key)
+		err = errNoAnswer
 	}
-	if errors.Is(err, redis.Nil) {
-		c.Heard(key, began, nil)
-	} else {
-		c.Heard(key, began, err)
-	}
+	c.Heard(key, began, err)
 	return text, err
-}
-
-// getWithin is get for a client that does not bound its reads.
-func (c *link) getWithin(ctx context.Context, key string) (string, error) {
-	r, answered := within(hardBound, func() Found { text, err := c.get(ctx, key); return Found{text, err} })
-	if !answered {
-		return "", errNoAnswer
-	}
-	return r.Text, r.Err
 }
 
 func (c *link) get(ctx context.Context, key string) (text string, err error) {
@@ -85,9 +73,7 @@ func (c *link) get(ctx context.Context, key string) (text string, err error) {
 	if text, err = cmd.Result(); err == nil && processed != nil {
 		text, err = "", processed // a wrapped client may return the error without setting it on the command
 	}
-	if err != nil && !errors.Is(err, redis.Nil) {
-		c.failed(key, err)
-	}
+	c.failed(key, err)
 	return text, err
 }
 
@@ -156,11 +142,7 @@ func (c *link) readMany(ctx context.Context, keys []string) []Found {
 		default:
 			all[i].Err = noReply(trip)
 		}
-		err = all[i].Err
-		if errors.Is(err, redis.Nil) {
-			err = nil
-		}
-		if i == 0 || hasAnswer(err) {
+		if err = all[i].Err; i == 0 || hasAnswer(err) {
 			heard = err
 		}
 		if err != nil && (noticed == nil || network(err)) {
