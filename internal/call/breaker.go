@@ -66,7 +66,29 @@ func (c *Client) Reachable(ctx context.Context, key string) error {
 		return nil
 	}
 	b := c.serverOf(key).breaker
-	return b.await(ctx, func() { c.spawn(func() { b.probe(key) }) })
+	b.mu.Lock()
+	opened, why, now := b.opened, b.why, time.Now()
+	if opened == nil {
+		b.mu.Unlock()
+		return nil
+	}
+	due := b.probeIsDue()
+	left := b.probed.Add(probePatience).Sub(now)
+	b.mu.Unlock()
+	if due {
+		c.spawn(func() { b.probe(key) })
+	}
+	if left > 0 {
+		patience := time.NewTimer(left)
+		defer patience.Stop()
+		select {
+		case <-opened:
+			return nil
+		case <-patience.C:
+		case <-ctx.Done():
+		}
+	}
+	return NotSent(fmt.Errorf("%w: %w", errAway, why))
 }
 
 // Away reports whether the server that has key is known not to answer.
@@ -228,33 +250,6 @@ var (
 func refused(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial" && !op.Timeout() && !errors.Is(err, context.Canceled)
-}
-
-// await is Reachable for one server. probe sends a probe.
-func (b *breaker) await(ctx context.Context, probe func()) error {
-	b.mu.Lock()
-	opened, why, now := b.opened, b.why, time.Now()
-	if opened == nil {
-		b.mu.Unlock()
-		return nil
-	}
-	due := b.probeIsDue()
-	left := b.probed.Add(probePatience).Sub(now)
-	b.mu.Unlock()
-	if due {
-		probe()
-	}
-	if left > 0 {
-		patience := time.NewTimer(left)
-		defer patience.Stop()
-		select {
-		case <-opened:
-			return nil
-		case <-patience.C:
-		case <-ctx.Done():
-		}
-	}
-	return NotSent(fmt.Errorf("%w: %w", errAway, why))
 }
 
 // probeIsDue reports whether the caller is to send a probe now. Called with the lock.

@@ -31,14 +31,13 @@ func (c *Call) Begin(ctx context.Context, active *sync.WaitGroup) {
 
 // DoJointly is Begin that waits for the outcome.
 func (c *Call) DoJointly(ctx context.Context) ([]int64, error) {
-	c.Sent = time.Now()
-	c.state.Store(takenCall)
-	ended := make(chan outcome, 1)
-	c.joint(ctx, c.Sent, func(reply []int64, text []string, err error) {
-		ended <- outcome{reply: reply, text: text, err: err}
-	})
-	o := <-ended
-	c.state.Store(endedCall)
-	c.Text = o.text
-	return o.reply, o.err
+	var reply []int64
+	ended := make(chan error, 1)
+	c.Done = func(ints []int64, err error) {
+		reply = ints
+		ended <- err
+	}
+	c.Begin(ctx, nil)
+	err := <-ended
+	return reply, err
 }

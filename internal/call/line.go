@@ -37,21 +37,6 @@ func (q *serverQueue) remove(one *Call) bool {
 
 // The caller of each function below holds the mutex.
 
-func (q *serverQueue) takeTurn(one *Call) {
-	if n := len(q.turns); n > 0 {
-		one.turn, q.turns = q.turns[n-1], q.turns[:n-1]
-	} else {
-		one.turn = make(chan []*Call, 1)
-	}
-}
-
-// freeTurn keeps the channel of a call that has its result. Nothing is sent on it any more.
-func (q *serverQueue) freeTurn(one *Call) {
-	if len(q.turns) < maxFreeTurns {
-		q.turns = append(q.turns, one.turn)
-	}
-}
-
 // push queues a call: among those of its rank it is the last, but for renewals, which go by the end of their leases.
 func (q *serverQueue) push(one *Call) {
 	one.since = time.Since(q.born)

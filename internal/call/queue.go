@@ -27,13 +27,12 @@ type serverQueue struct {
 	trips    int        // round trips under way
 	renewing int        // of these, how many have renewals, but for those that seem to hang
 	calls    [ranks]waiting
-	next     Rank           // ForCaller or SignOfLife: whose turn it is
-	pushed   int64          // how many calls have come
-	turns    []chan []*Call // unused channels for the next calls that wait
-	relief   *time.Timer    // runs while a call waits
-	relieved int            // how many trips it has begun since one ended with an answer
-	answered time.Time      // when a round trip last ended with an answer
-	lastErr  error          // the network error of the last round trip; nil: it had none
+	next     Rank        // ForCaller or SignOfLife: whose turn it is
+	pushed   int64       // how many calls have come
+	relief   *time.Timer // runs while a call waits
+	relieved int         // how many trips it has begun since one ended with an answer
+	answered time.Time   // when a round trip last ended with an answer
+	lastErr  error       // the network error of the last round trip; nil: it had none
 	pace     pace
 }
 
@@ -60,8 +59,6 @@ const (
 	// maxConfirming is the number of round trips with calls that replicas confirm. Such trips
 	// hold their connections for long.
 	maxConfirming = 4
-	// maxFreeTurns is how many unused channels a queue keeps.
-	maxFreeTurns = 256
 )
 
 // ErrSilent says that a call was not sent because the server had answered nothing for
@@ -106,7 +103,7 @@ func (q *serverQueue) do(ctx context.Context, one *Call) (o outcome) {
 		q.mu.Unlock()
 		return q.alone(ctx, one)
 	}
-	q.takeTurn(one)
+	one.turn = make(chan []*Call, 1)
 	q.push(one)
 	q.begin() // renewals may wait for each other alone
 	q.mu.Unlock()
@@ -178,11 +175,9 @@ func (q *serverQueue) add(together bool, calls ...*Call) {
 
 // group is add, in one pipeline, for the calls of a batch. Each caller awaits its own call.
 func (q *serverQueue) group(calls []*Call) {
-	q.mu.Lock()
 	for _, one := range calls {
-		q.takeTurn(one)
+		one.turn = make(chan []*Call, 1)
 	}
-	q.mu.Unlock()
 	q.add(true, calls...)
 }
 
@@ -191,27 +186,17 @@ func (q *serverQueue) group(calls []*Call) {
 // leader takes the call just before its caller's ctx ends, the call is sent all the same.
 func (q *serverQueue) await(ctx context.Context, one *Call) outcome {
 	var calls []*Call
-	if done := ctx.Done(); done == nil {
-		calls = <-one.turn
-	} else {
-		select {
-		case calls = <-one.turn:
-		case <-done:
-			if q.remove(one) {
-				q.mu.Lock()
-				defer q.mu.Unlock()
-				q.freeTurn(one)
-				return outcome{err: NotSent(ctx.Err())}
-			}
-			calls = <-one.turn
+	select {
+	case calls = <-one.turn:
+	case <-ctx.Done():
+		if q.remove(one) {
+			return outcome{err: NotSent(ctx.Err())}
 		}
+		calls = <-one.turn
 	}
 	if calls != nil {
 		q.lead(calls, one)
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.freeTurn(one)
 	return *one.result
 }
 
