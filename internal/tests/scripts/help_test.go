@@ -54,33 +54,26 @@ func (r *resource) Part(part string) string { return r.names.Part(part) }
 // attempt is a new attempt of a handle.
 func (r *resource) attempt(handle string, seq uint64, n int, ttl time.Duration, limit int) *request {
 	t := protocol.Terms{Handle: handle, Seq: seq, Permits: n, TTL: ttl, Limit: limit, Keeps: mayKeep(handle), Want: loads.Rejected{}}
-	return &request{Request: r.Request(t), Seq: seq, TTL: ttl, Permits: n, Limit: limit, member: t.OwnerID(), res: r, terms: t}
+	return &request{Request: r.Request(t), Terms: t, member: t.OwnerID(), res: r}
 }
 
 // request is an attempt, and what the tests look at of it.
 type request struct {
 	protocol.Request
-	Seq            uint64
-	TTL            time.Duration
-	Permits, Limit int
-	member         string
-	res            *resource
-	terms          protocol.Terms
-	key            string // of a family with a total
+	protocol.Terms
+	member string // the owner id as the scripts know it
+	res    *resource
+	key    string // of a family with a total
 }
 
 // mayKeep reports whether a handle may keep leases that nobody uses.
 func mayKeep(handle string) bool { return strings.HasPrefix(handle[22:], keys.Keeps) }
 
-// Member is the owner id as the scripts know it.
-func (r *request) Member() string { return r.member }
-
 // rejecting is the same attempt, which will not do with a value or a failure.
 func (r *request) rejecting(rejected loads.Rejected) *request {
-	t := r.terms
-	t.Want = rejected
 	other := *r
-	other.Request, other.terms = r.res.Request(t), t
+	other.Want = rejected
+	other.Request = r.res.Request(other.Terms)
 	return &other
 }
 

@@ -59,8 +59,8 @@ func (m *machine) call(what string, c *call.Call, predict func() outcome) outcom
 // callOf is call for a request, with what its reply begins with if it found neither its lease nor its
 // place. It is not ok if the request was revoked.
 func (m *machine) callOf(r *request, nothing int64, what string, c *call.Call, predict func() any) (got outcome, ok bool) {
-	got = m.call(what, c, func() outcome { return m.model.common().unlessRevoked(r.Member(), nothing, predict()) })
-	return got, !m.toldRevoked(r, got, m.model.stands(r.Member()))
+	got = m.call(what, c, func() outcome { return m.model.common().unlessRevoked(r.member, nothing, predict()) })
+	return got, got.ints != nil
 }
 
 // void is until when copies of an enter may come, mostly 0.
@@ -73,7 +73,6 @@ func (m *machine) void(t *rapid.T) int64 {
 
 // leaves sends a leave, which predict says the outcome of.
 func (m *machine) leaves(t *rapid.T, r *request, predict func(void int64) any) {
-	m.gaveUp(r)
 	void := m.void(t)
 	got, ok := m.callOf(r, 0, fmt.Sprintf("leave %s, void %d", name(r), void), r.Leave(void, false), func() any { return predict((void + 999) / 1000) })
 	if ok {
@@ -127,5 +126,5 @@ func (m *machine) again(t *rapid.T) *request {
 
 // name is how a request is called in what is logged.
 func name(r *request) string {
-	return fmt.Sprintf("%s%d", r.Member()[:1], r.Seq)
+	return fmt.Sprintf("%s%d", r.member[:1], r.Seq)
 }

@@ -10,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leasehold-go/leasehold/internal/keys"
-	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/loads"
 	"github.com/leasehold-go/leasehold/internal/protocol"
 )
@@ -77,7 +76,7 @@ func (m *loadMachine) enter(t *rapid.T, r *request) {
 	what := fmt.Sprintf("enter %s for %v, %+v, %+v", name(r), r.TTL, o, rejected)
 	c := r.Enter(o)
 	got, ok := m.callOf(r, 7, what, c, func() any {
-		return m.f.enter(r.Member(), r.TTL.Milliseconds(), look{*o.VoidAfter, o.Wait, rejected.Value, rejected.Failure})
+		return m.f.enter(r.member, r.TTL.Milliseconds(), look{*o.VoidAfter, o.Wait, rejected.Value, rejected.Failure})
 	})
 	if !ok {
 		return
@@ -87,9 +86,6 @@ func (m *loadMachine) enter(t *rapid.T, r *request) {
 		m.tokens[r.Seq] = int64(reply.Token)
 	}
 	m.seen = append(m.seen, got.text...)
-	if reply.Code == life.Granted || reply.Code == life.Queued {
-		m.notRevoked(r)
-	}
 }
 
 // token is mostly the one of the load that a request has to do with.
@@ -102,7 +98,7 @@ func (m *loadMachine) token(t *rapid.T, r *request) uint64 {
 
 func (m *loadMachine) leave(t *rapid.T) {
 	r := m.again(t)
-	m.leaves(t, r, func(void int64) any { return m.f.leave(r.Member(), void) })
+	m.leaves(t, r, func(void int64) any { return m.f.leave(r.member, void) })
 }
 
 func (m *loadMachine) ask(t *rapid.T) {
@@ -112,10 +108,10 @@ func (m *loadMachine) ask(t *rapid.T) {
 	what := "ask"
 	first := m.again(t)
 	for _, r := range m.issued {
-		if r == first || r.Member()[0] == first.Member()[0] && rapid.Bool().Draw(t, "too") {
+		if r == first || r.member[0] == first.member[0] && rapid.Bool().Draw(t, "too") {
 			token := m.token(t, r)
 			r.await(t, token)
-			asked, members, tokens = append(asked, r), append(members, r.Member()), append(tokens, int64(token))
+			asked, members, tokens = append(asked, r), append(members, r.member), append(tokens, int64(token))
 			what += fmt.Sprintf(" %s(%d)", name(r), token)
 		}
 	}
@@ -130,18 +126,16 @@ func (m *loadMachine) renew(t *rapid.T) {
 	alone, void := rapid.IntRange(0, 2).Draw(t, "alone") == 2, int64(0)
 	if r = r.rejecting(loads.Rejected{}); alone { // a request of its own: Unwatch lasts
 		void = m.void(t)
-		m.gaveUp(r)
 		r.loads().Unwatch()
 	}
 	m.renewal(r, protocol.RenewOptions{Term: ttl, EnterMayArriveUntil: void}, func() []int64 {
-		return m.f.renew(r.Member(), ttl.Milliseconds(), alone, (void+999)/1000)
+		return m.f.renew(r.member, ttl.Milliseconds(), alone, (void+999)/1000)
 	})
 }
 
 func (m *loadMachine) land(t *rapid.T) {
 	r := m.again(t)
 	token, void := m.token(t, r), m.void(t)
-	m.gaveUp(r)
 	l := loads.Result{Prefix: "value:", Suffix: fmt.Sprintf(" of %s", name(r))}
 	switch rapid.IntRange(0, 5).Draw(t, "what") {
 	case 0, 1:
@@ -161,7 +155,7 @@ func (m *loadMachine) land(t *rapid.T) {
 	}
 	what := fmt.Sprintf("land %s(%d), void %d, %d bytes, keep %v, remember %v", name(r), token, void, 22+len(l.Suffix), l.Keep, l.Remember)
 	got := m.call(what, r.publish(token, void, l), func() outcome {
-		return m.f.land(r.Member(), strconv.FormatUint(token, 10), (void+999)/1000, landing{l.Prefix, l.Suffix, keep, l.Remember.Milliseconds()})
+		return m.f.land(r.member, strconv.FormatUint(token, 10), (void+999)/1000, landing{l.Prefix, l.Suffix, keep, l.Remember.Milliseconds()})
 	})
 	must(loads.ReadPublish(got.ints))(m)
 }

@@ -47,9 +47,8 @@ func (m *permitMachine) once(t *rapid.T, r *request) *request {
 		return r
 	}
 	keep := rapid.SampledFrom([]time.Duration{time.Second, time.Minute, time.Hour}).Draw(t, "keep")
-	terms := r.terms
-	terms.Want = permits.NewOnce(r.res.names, "slot", keep)
-	r.Request = r.res.Request(terms)
+	r.Want = permits.NewOnce(r.res.names, "slot", keep)
+	r.Request = r.res.Request(r.Terms)
 	m.slots[r.Seq] = &slot{keep: keep}
 	return r
 }

@@ -91,14 +91,14 @@ func (m *permitMachine) enter(t *rapid.T, r *request) {
 	}
 	what := fmt.Sprintf("enter %s: %d of %d for %v, %+v", name(r), r.Permits, r.Limit, r.TTL, o)
 	got, ok := m.callOf(r, 7, what, r.Enter(o), func() any {
-		e := entering{void: *o.Void(), ticket: o.Ticket, wait: o.Wait, awaits: o.AwaitsKept, max: o.MaxWaiters, keeps: r.terms.Keeps && m.slots[r.Seq] == nil}
+		e := entering{void: *o.Void(), ticket: o.Ticket, wait: o.Wait, awaits: o.AwaitsKept, max: o.MaxWaiters, keeps: r.Keeps && m.slots[r.Seq] == nil}
 		if !o.Wait && !o.AwaitsKept {
 			e.max = 0 // such a try does not tell it
 		}
 		if m.slots[r.Seq] != nil {
-			return m.p.enterOnce(r.Member(), e)
+			return m.p.enterOnce(r.member, e)
 		}
-		return m.p.enter(r.Member(), e)
+		return m.p.enter(r.member, e)
 	})
 	if ok {
 		m.entered(r, must(r.ReadEnter(nil, got.ints))(m), m.p.held)
@@ -113,18 +113,15 @@ func (m *machine) entered(r *request, reply protocol.Reply, held *cell) {
 	if reply.Code == life.Granted {
 		m.stands(r, held)
 	}
-	if reply.Code == life.Granted || reply.Code == life.Queued {
-		m.notRevoked(r)
-	}
 }
 
 // asking is a request, and some others of its handle.
 func (m *machine) asking(t *rapid.T) (asked []*request, members []string) {
 	first := m.again(t)
-	asked, members = []*request{first}, []string{first.Member()}
+	asked, members = []*request{first}, []string{first.member}
 	for _, r := range m.issued {
-		if r != first && r.terms.Handle == first.terms.Handle && rapid.Bool().Draw(t, "too") {
-			asked, members = append(asked, r), append(members, r.Member())
+		if r != first && r.Handle == first.Handle && rapid.Bool().Draw(t, "too") {
+			asked, members = append(asked, r), append(members, r.member)
 		}
 	}
 	return asked, members
@@ -133,7 +130,7 @@ func (m *machine) asking(t *rapid.T) (asked []*request, members []string) {
 // stands fails where a request was told that it is granted, and lacks a permit. The
 // reference may be wrong in the same way as the scripts; this does not depend on it.
 func (m *machine) stands(r *request, held *cell) {
-	for _, permit := range parseTerms(r.Member()).memberPermits {
+	for _, permit := range parseTerms(r.member).memberPermits {
 		if held.at(permit) <= m.model.common().now {
 			m.Fatalf("%s was told that it is granted, and does not hold %s", name(r), permit)
 		}
@@ -144,30 +141,24 @@ func (m *permitMachine) leave(t *rapid.T) { m.leaveOf(t, m.again(t)) }
 
 // leaveOf sends the leave of r, which tells the token of its last turn if it had any.
 func (m *permitMachine) leaveOf(t *rapid.T, r *request) {
-	m.gaveUp(r)
 	void := int64(0)
 	if rapid.IntRange(0, 2).Draw(t, "stray") == 2 {
 		void = m.us() + rapid.SampledFrom([]int64{5_000_000, 0, 1, 1_000}).Draw(t, "void")
 	}
 	last := int64(m.last[r.Seq])
-	before, held := m.lastIssued(), m.holder() == r.Member()
 	s := m.slots[r.Seq]
 	completes := s != nil && s.completes
 	got, ok := m.callOf(r, 0, fmt.Sprintf("leave %s, void %d, last token %d", name(r), void, last), r.Leave(void, completes), func() any {
 		switch {
 		case last != 0:
-			return m.p.leaveTurns(r.Member(), (void+999)/1000, last)
+			return m.p.leaveTurns(r.member, (void+999)/1000, last)
 		case completes:
-			return m.p.complete(r.Member(), (void+999)/1000, s.keep.Milliseconds())
+			return m.p.complete(r.member, (void+999)/1000, s.keep.Milliseconds())
 		}
-		return m.p.leave(r.Member(), (void+999)/1000)
+		return m.p.leave(r.member, (void+999)/1000)
 	})
-	if !ok {
-		return
-	}
-	reply := must(r.ReadLeave(got.ints))(m)
-	if last != 0 {
-		m.rises(r, held, before, reply)
+	if ok {
+		must(r.ReadLeave(got.ints))(m)
 	}
 }
 
@@ -183,20 +174,18 @@ func (m *machine) renew(t *rapid.T) {
 	r := m.again(t)
 	ttl := rapid.SampledFrom([]time.Duration{r.TTL, r.TTL, time.Millisecond, 30 * time.Second}).Draw(t, "ttl")
 	m.renewal(r, protocol.RenewOptions{Term: ttl}, func() []int64 {
-		return m.model.(interface{ renew(string, int64) []int64 }).renew(r.Member(), ttl.Milliseconds())
+		return m.model.(interface{ renew(string, int64) []int64 }).renew(r.member, ttl.Milliseconds())
 	})
 }
 
-// renewal sends a renewal. It is not ok where that is told that the request was revoked: one that is
-// made again after its tombstone may wait meanwhile, but has no lease.
-func (m *machine) renewal(r *request, o protocol.RenewOptions, predict func() []int64) (reply protocol.Reply, ok bool) {
+// renewal sends a renewal.
+func (m *machine) renewal(r *request, o protocol.RenewOptions, predict func() []int64) {
 	got := m.call(fmt.Sprintf("renew %s, %+v", name(r), o), r.Renew(o), func() outcome {
-		return m.model.common().unlessRevoked(r.Member(), 0, predict())
+		return m.model.common().unlessRevoked(r.member, 0, predict())
 	})
-	if m.toldRevoked(r, got, m.model.common().left(r.Member()) > 0) {
-		return reply, false
+	if got.ints != nil {
+		must(r.ReadRenew(got.ints))(m)
 	}
-	return must(r.ReadRenew(got.ints))(m), true
 }
 
 // setWord stores a limit, or sets the last token, as if the clock had been ahead.

@@ -108,93 +108,22 @@ func (f *flightModel) revoke(member, id, reason string) outcome {
 	return ints([]int64{state, f.us, 0})
 }
 
-func (f *flightModel) stands(member string) bool {
-	name, _, _ := f.invalidated(member, -1)
-	return f.held.at(member) > f.now || name != "" || f.queue.has(member)
-}
-
-// buried is a request that was revoked.
-type buried struct {
-	reason string // "": the mark was lost
-	until  int64  // when its tombstone ends, in ms
-}
-
 // revoke revokes a request, as the one that was found, or as one of which nothing was.
-func (m *machine) revoke(t *rapid.T, target protocol.Resource, r *request) outcome {
-	member, id := r.Member(), r.ID()
+func (m *machine) revoke(t *rapid.T, target protocol.Resource, r *request) {
+	member, id := r.member, r.ID()
 	if rapid.IntRange(0, 4).Draw(t, "not found") == 4 {
 		member = ""
 	}
 	reason := "reason " + strconv.Itoa(m.calls)
-	stood := m.model.stands(r.Member()) // may be over by the time of the call
-	got := m.call(fmt.Sprintf("revoke %s as %q: %s", name(r), member, reason), target.Revoke(member, id, reason),
+	m.call(fmt.Sprintf("revoke %s as %q: %s", name(r), member, reason), target.Revoke(member, id, reason),
 		func() outcome { return m.model.revoke(member, id, reason) })
-	// What holds without the reference: it is gone, the first reason stays, and a second call knows it.
-	if member == "" {
-		return got
-	}
-	if m.model.stands(member) {
-		m.Fatalf("%s was revoked, and is there", name(r))
-	}
-	b := m.revoked[r.Seq]
-	if got.ints[0] == 0 && b.reason != "" {
-		m.Fatalf("%s was revoked before, and the reply is %v", name(r), got.ints)
-	}
-	if got.ints[0] == 1 && !stood {
-		m.Fatalf("%s was not there, and the reply is %v", name(r), got.ints)
-	}
-	if got.ints[0] == 1 {
-		if b.reason == "" {
-			b.reason = reason
-		}
-		b.until = m.model.common().now + m.model.common().c.tombstone
-		m.revoked[r.Seq] = b
-	}
-	return got
 }
 
-// toldRevoked reports whether a call was answered with a revocation, which has the first reason.
-func (m *machine) toldRevoked(r *request, got outcome, there bool) bool {
-	if got.ints != nil {
-		return false
-	}
-	if b := m.revoked[r.Seq]; got.text[0] != "REVOKED "+b.reason || there {
-		m.Fatalf("%s was told %q; it was revoked for %q, and is there: %v", name(r), got.text, b.reason, there)
-	}
-	return true
-}
-
-// gaveUp takes a call of the owner that ends the attempt: from then on the tombstone lasts
-// as long as that call says, for the owner sends no other enter.
-func (m *machine) gaveUp(r *request) {
-	if b, revoked := m.revoked[r.Seq]; revoked {
-		b.until = 0
-		m.revoked[r.Seq] = b
-	}
-}
-
-// notRevoked fails where a request that was revoked was let in again, while its tombstone lasts.
-func (m *machine) notRevoked(r *request) {
-	now := m.model.common().now
-	if b, revoked := m.revoked[r.Seq]; revoked && now < b.until {
-		m.Fatalf("%s was revoked, and let in again %d ms before its tombstone ends", name(r), b.until-now)
-	}
-}
-
-// lose deletes a key, as an eviction does. Without tombstones or marks it is not known what was revoked.
+// lose deletes a key, as an eviction does.
 func (m *machine) lose(t *rapid.T) {
 	i := rapid.IntRange(0, len(m.names)-1).Draw(t, "key")
 	lost := m.model.common().cells[i]
 	m.Logf("   %s is lost", lost.name)
 	m.rdb.Del(context.Background(), m.names[i])
 	lost.clear()
-	for seq, b := range m.revoked {
-		switch lost.name {
-		case "alive":
-			b.until = 0
-		case "revoked":
-			b.reason = ""
-		}
-		m.revoked[seq] = b
-	}
 }

@@ -177,8 +177,6 @@ func (b *base) tell(t terms, what, token int64) {
 // inUse is how many permits are held.
 func (b *base) inUse() int { return len(b.held.order(b.now+1, forever)) }
 
-func (b *base) stands(member string) bool { return b.left(member) > 0 || b.queue.has(member) }
-
 // forget drops the waiters that gave no sign of life.
 func (b *base) forget() { b.unqueue(b.alive.order(-forever, b.now)...) }
 

@@ -121,7 +121,6 @@ type reference interface {
 	common() *base
 	times() []int64
 	revoke(member, id, reason string) outcome
-	stands(member string) bool // it holds or waits
 }
 
 func (b *base) common() *base { return b }
@@ -143,13 +142,11 @@ type machine struct {
 	tickets map[uint64]int64 // of the attempts that were queued once
 	set     []settingCall
 	calls   int
-
-	revoked map[uint64]buried // requests, by sequence number
 }
 
 // machine begins a sequence on keys that part names.
 func (s *modelServer) machine(t *rapid.T, model reference, part func(name string) string) machine {
-	m := machine{modelServer: s, T: t, model: model, revoked: map[uint64]buried{}, tickets: map[uint64]int64{}}
+	m := machine{modelServer: s, T: t, model: model, tickets: map[uint64]int64{}}
 	for _, c := range model.common().cells {
 		m.names = append(m.names, part(c.name))
 	}

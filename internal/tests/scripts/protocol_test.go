@@ -112,7 +112,7 @@ func (w *world) signs(left time.Duration, waiters ...*request) {
 	at := float64(w.now()/1000 + left.Milliseconds())
 	all := make([]redis.Z, len(waiters))
 	for i, r := range waiters {
-		all[i] = redis.Z{Score: at, Member: r.Member()}
+		all[i] = redis.Z{Score: at, Member: r.member}
 	}
 	redistest.WantErr(w, w.rdb.ZAdd(w.Context(), w.res.Part("alive"), all...).Err())
 }
@@ -139,7 +139,7 @@ func (w *world) deadQueue(n int) (holder, living *request, dead []*request) {
 	for i := range n {
 		r := w.lock(thereHandle)
 		dead = append(dead, r)
-		queue[i] = redis.Z{Score: float64(now - int64(n-i)), Member: r.Member()}
+		queue[i] = redis.Z{Score: float64(now - int64(n-i)), Member: r.member}
 	}
 	redistest.WantErr(w, w.rdb.ZAdd(w.Context(), w.res.Part("queue"), queue...).Err())
 	w.signs(overdue, dead...)
@@ -205,11 +205,11 @@ func TestTicketIsBehindParkedWaiters(t *testing.T) {
 		queue, parked := w.res.Part("queue"), number(t, "PARKED")
 		late, ahead := w.lock(thereHandle), w.now()+time.Hour.Microseconds()
 		w.enter(late, life.Queued)
-		w.rdb.ZAdd(w.Context(), queue, redis.Z{Score: float64(ahead + parked), Member: late.Member()})
+		w.rdb.ZAdd(w.Context(), queue, redis.Z{Score: float64(ahead + parked), Member: late.member})
 		for i := range int64(2) {
 			r := w.lock(hereHandle)
 			w.enter(r, life.Queued)
-			redistest.Expect(t, int64(w.rdb.ZScore(w.Context(), queue, r.Member()).Val()), ahead+1+i, "its ticket is %d")
+			redistest.Expect(t, int64(w.rdb.ZScore(w.Context(), queue, r.member).Val()), ahead+1+i, "its ticket is %d")
 		}
 	})
 }

@@ -38,7 +38,7 @@ func TestMemberOfAnotherForm(t *testing.T) {
 		w.enter(waiter, life.Queued)
 		w.leave(holder, 0)
 		held := w.holders()
-		redistest.Check(w, len(held) == 1 && held[waiter.Member()] != 0, "%v hold it", held)
+		redistest.Check(w, len(held) == 1 && held[waiter.member] != 0, "%v hold it", held)
 	})
 }
 
@@ -52,13 +52,13 @@ func TestLateLeaveHandsOverNothing(t *testing.T) {
 		w.enter(gone, life.Queued)
 		w.enter(last, life.Queued)
 		expired := float64(w.now()/1000 - 1)
-		redistest.WantErr(w, w.rdb.ZAdd(ctx, holders, redis.Z{Score: expired, Member: late.Member()}).Err())
+		redistest.WantErr(w, w.rdb.ZAdd(ctx, holders, redis.Z{Score: expired, Member: late.member}).Err())
 		if reply := w.leave(gone, 0); len(reply.Grants) != 1 || reply.Grants[0].Seq != next.Seq {
 			w.Fatalf("the waiter that left the queue was told of %+v; want a grant to %d", reply.Grants, next.Seq)
 		}
 		w.leave(late, 0)
 		got := w.rdb.ZRange(ctx, holders, 0, -1).Val()
-		redistest.Check(w, len(got) == 1 && got[0] == next.Member(), "holders are %q; want %q alone", got, next.Member())
+		redistest.Check(w, len(got) == 1 && got[0] == next.member, "holders are %q; want %q alone", got, next.member)
 	})
 }
 
@@ -89,7 +89,7 @@ func TestRevokedTwiceKeepsTheFirstReason(t *testing.T) {
 		r := w.lock(hereHandle)
 		for _, reason := range []string{"first", "second"} {
 			w.enter(r, life.Granted)
-			v, err := w.client.Do(w.Context(), w.res.Resource.Revoke(r.Member(), r.ID(), reason))
+			v, err := w.client.Do(w.Context(), w.res.Resource.Revoke(r.member, r.ID(), reason))
 			redistest.CheckNow(w, err == nil && len(v) == 3 && v[0] == 1, "revoke: %v, %v", v, err)
 			w.rdb.Del(w.Context(), w.res.Part("alive"))
 		}
