@@ -1,10 +1,12 @@
 package histories
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -23,7 +25,7 @@ import (
 func TestQuorumHistories(t *testing.T) {
 	redistest.NeedServers(t)
 	seed := redistest.Seed(t)
-	span := redistest.Must(time.ParseDuration(setting("LEASEHOLD_QUORUM_FOR", "15s")))(t)
+	span := redistest.Must(time.ParseDuration(cmp.Or(os.Getenv("LEASEHOLD_QUORUM_FOR"), "15s")))(t)
 	for _, n := range []int{3, 5} {
 		for name, clocks := range map[string]bool{"": false, " and clocks": true} {
 			t.Run(fmt.Sprintf("%d servers%s", n, name), func(t *testing.T) {

@@ -50,9 +50,8 @@ func TestSoak(t *testing.T) {
 		span = redistest.Must(time.ParseDuration(text))(t)
 		long = span >= time.Minute
 	}
-	mixed := redistest.Must(fleet.Named("mixed"))(t)
 	f := fleet.Start(t, fleet.Config{
-		Seed: redistest.Seed(t), Fault: mixed[0], Version: redistest.Newest(t), Workers: workers, Spared: spared,
+		Seed: redistest.Seed(t), Fault: fleet.Mixed(), Version: redistest.Newest(t), Workers: workers, Spared: spared,
 	})
 	from := history.Now()
 	for began, last := time.Now(), (time.Time{}); time.Since(began) < span; {

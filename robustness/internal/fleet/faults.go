@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,11 +26,11 @@ type Fault struct {
 // durable has a server lose nothing that it has acknowledged.
 var durable = []string{"--appendonly", "yes", "--appendfsync", "always"}
 
-// Faults are all that there are. Under those up to "mixed", which is any of them in turn, the limits hold;
-// under the others not beyond the moments in which the server forgets.
-func Faults() []Fault {
-	all := []Fault{
-		{Name: "none", quiet: true, strike: func(f *Fleet) { f.sleep(50*time.Millisecond, 100*time.Millisecond) }},
+// Mixed is any of the faults in turn under which the limits hold.
+func Mixed() Fault { return Fault{Name: "mixed", args: durable, mix: harmless()} }
+
+func harmless() []Fault {
+	return []Fault{
 		{Name: "kill", quiet: true, strike: (*Fleet).kill},
 		{Name: "stop", strike: (*Fleet).stop},
 		{Name: "cut", strike: func(f *Fleet) { f.cut(true, true) }},
@@ -46,8 +45,14 @@ func Faults() []Fault {
 		{Name: "client-pause", strike: (*Fleet).pauseClients},
 		{Name: "restart-aof", args: durable, strike: (*Fleet).restart},
 	}
-	all = append(all, Fault{Name: "mixed", args: durable, mix: slices.Clone(all[1:])})
-	return append(all,
+}
+
+// Faults are all that there are. Under the last three the limits do not hold beyond the moments in which the
+// server forgets.
+func Faults() []Fault {
+	none := Fault{Name: "none", quiet: true, strike: func(f *Fleet) { f.sleep(50*time.Millisecond, 100*time.Millisecond) }}
+	return append(append([]Fault{none}, harmless()...),
+		Mixed(),
 		Fault{Name: "restart-empty", strike: func(f *Fleet) {
 			from := history.Now()
 			f.restart()
@@ -56,23 +61,6 @@ func Faults() []Fault {
 		Fault{Name: "delete-key", strike: (*Fleet).deleteKey},
 		Fault{Name: "failover", pair: true, strike: (*Fleet).failOver},
 	)
-}
-
-// Named are the faults of a list of names with commas between, or all.
-func Named(list string) ([]Fault, error) {
-	all := Faults()
-	if list == "all" {
-		return all, nil
-	}
-	var some []Fault
-	for _, name := range strings.Split(list, ",") {
-		i := slices.IndexFunc(all, func(f Fault) bool { return f.Name == name })
-		if i < 0 {
-			return nil, fmt.Errorf("there is no fault %q", name)
-		}
-		some = append(some, all[i])
-	}
-	return some, nil
 }
 
 // ttl is so many times that of the leases, at random.
