@@ -82,6 +82,14 @@ func (w *world) newClient(number int) *client {
 	return c
 }
 
+// permits is the handle of a kind of permits.
+func (c *client) permits(kind string) *semaphore.Semaphore {
+	if kind == "tot" {
+		return c.total
+	}
+	return c.sem
+}
+
 // living lists the clients that there are.
 func (w *world) living() []*client {
 	w.mu.Lock()

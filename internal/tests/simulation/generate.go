@@ -118,12 +118,12 @@ func (g *generator) call(at time.Duration) {
 	s := step{at: at, client: g.IntN(clients)}
 	switch n := g.IntN(20); {
 	case n < 7:
-		s.verb, s.key = acquire, g.key(semKeys)
+		s.verb, s.key = take, g.key(semKeys)
 		if s.permits = 1; g.chance(3) {
 			s.permits = 1 + g.IntN(permits)
 		}
 	case n < 12:
-		s.verb, s.key = lock, g.key(mtxKeys)
+		s.verb, s.key = take, g.key(mtxKeys)
 	case n < 17:
 		s.verb, s.key = do, g.key(flightKeys)
 	case n == 17:
@@ -138,7 +138,7 @@ func (g *generator) call(at time.Duration) {
 		s.wait = time.Millisecond + g.short(15*time.Second)
 	}
 	switch s.verb {
-	case acquire, lock:
+	case take:
 		s.try = g.chance(4)
 		s.hold = g.short(3 * time.Second)
 		if g.chance(12) {
@@ -158,19 +158,19 @@ func (g *generator) call(at time.Duration) {
 
 // compete makes a call on the family with a total.
 func (g *generator) compete(at time.Duration) {
-	s := step{at: at, client: g.IntN(clients), verb: compete, key: g.key(totKeys), permits: 1}
+	s := step{at: at, client: g.IntN(clients), verb: take, key: g.key(totKeys), permits: 1}
 	switch g.IntN(8) {
 	case 0:
-		s.verb, s.permits = setLimit, g.IntN(totLimit+2)
+		s.verb, s.permits = adjust, g.IntN(totLimit+2)
 	case 1:
-		s.verb, s.key, s.permits = setTotal, "", g.IntN(total+3)
+		s.verb, s.key, s.permits = adjust, "", g.IntN(total+3)
 	case 2:
 		s.permits = 1 + g.IntN(totLimit)
 	}
 	if g.chance(3) {
 		s.wait = time.Millisecond + g.short(15*time.Second)
 	}
-	if s.verb == compete {
+	if s.verb == take {
 		s.try = g.chance(6)
 		s.hold = g.short(2 * time.Second)
 		if g.chance(20) {

@@ -12,13 +12,7 @@ import (
 
 // take is an Acquire or Lock: it waits, holds and gives back.
 func (w *world) take(c *client, st step) {
-	b := &belief{client: c, kind: "sem", key: st.key, permits: max(1, st.permits), asked: time.Now()}
-	switch st.verb {
-	case lock:
-		b.kind, b.permits = "mtx", 1
-	case compete:
-		b.kind = "tot"
-	}
+	b := &belief{client: c, kind: kindOf(st.key), key: st.key, permits: max(1, st.permits), asked: time.Now()}
 	good := w.good(c, b.asked)
 	ctx, cancel, patient := c.patience(st)
 	defer cancel()
@@ -115,13 +109,9 @@ func (b *belief) acquire(ctx context.Context, c *client, st step) (release func(
 		b.lease, b.token = l, l.Token()
 		return l.Unlock, nil
 	}
-	sem := c.sem
-	if b.kind == "tot" {
-		sem = c.total
-	}
-	take := sem.AcquireN
+	take := c.permits(b.kind).AcquireN
 	if st.try {
-		take = sem.TryAcquireN
+		take = c.permits(b.kind).TryAcquireN
 	}
 	l, err := take(ctx, b.key, b.permits)
 	if err != nil {

@@ -53,7 +53,6 @@ type ledger struct {
 	last    map[string]*belief   // the latest holder of each mutex
 	used    map[string]time.Time // when somebody last wanted, held or gave back, by kind and key
 	flushes []time.Time          // when FLUSHALL was sent
-	limits  map[string][]step    // set at run time, by key
 	enterAt map[string]time.Time // of leases that serve turns, by ID: see enterSince
 	firstAt map[string]time.Time // when the first turn was seen to begin on them, by ID
 	usedBy  map[string]time.Time // as used, by label, kind and key
@@ -68,20 +67,14 @@ type ledger struct {
 	untold   []*revocation          // that are watched yet
 }
 
-func newLedger(s schedule) ledger {
-	l := ledger{
+func newLedger() ledger {
+	return ledger{
 		beliefs: map[*belief]struct{}{}, waiting: map[*waiting]struct{}{},
-		last: map[string]*belief{}, used: map[string]time.Time{}, limits: map[string][]step{}, enterAt: map[string]time.Time{},
+		last: map[string]*belief{}, used: map[string]time.Time{}, enterAt: map[string]time.Time{},
 		firstAt: map[string]time.Time{}, usedBy: map[string]time.Time{}, calls: map[string]int{},
 		asked: map[string]bool{}, returned: map[string]time.Time{},
 		revoked: map[string]*revocation{}, reasons: map[string]*revocation{},
 	}
-	for _, st := range s {
-		if st.verb == limit {
-			l.limits[st.key] = append(l.limits[st.key], st)
-		}
-	}
-	return l
 }
 
 // died ends what a dead client believed.
@@ -189,35 +182,10 @@ func (l *ledger) flushedSince(t time.Time) bool {
 	return slices.ContainsFunc(l.flushes, func(f time.Time) bool { return !f.Before(t) })
 }
 
-// limitAt is the highest and the lowest limit of a key at any moment from one time to another. A limit that
-// is set at run time lasts until it is set anew, or is over, or lost.
+// limitAt is the lowest and the highest limit of a key at any moment from one time to another.
 func (w *world) limitAt(kind, key string, from, to time.Time) (least, most int) {
 	if kind == "mtx" {
 		return 1, 1
 	}
-	if kind == "tot" {
-		return w.judge.limits.between(key, from, to)
-	}
-	const slack = 5 * time.Millisecond
-	a, b := w.since(from)-slack, w.since(to)+slack
-	least, most = permits, permits
-	all := w.leases.limits[key]
-	covered := false
-	for i, st := range all {
-		end := st.at + st.span
-		if i+1 < len(all) {
-			end = min(end, all[i+1].at)
-		}
-		if st.at > b || end < a {
-			continue
-		}
-		least, most = min(least, st.permits), max(most, st.permits)
-		if st.at+slack < a && end > b+slack && len(w.leases.flushes) == 0 {
-			covered, most = true, st.permits
-		}
-	}
-	if covered {
-		least = most
-	}
-	return least, most
+	return w.judge.limits.between(key, from, to)
 }

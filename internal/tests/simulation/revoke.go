@@ -87,10 +87,8 @@ func (w *world) revokeOnce(c *client, st step, id string) bool {
 	believed := w.believed(kind, st.key)[id]
 	var err error
 	switch kind {
-	case "sem":
-		err = c.sem.Revoke(ctx, st.key, id, reason)
-	case "tot":
-		err = c.total.Revoke(ctx, st.key, id, reason)
+	case "sem", "tot":
+		err = c.permits(kind).Revoke(ctx, st.key, id, reason)
 	case "mtx":
 		err = c.mtx.Revoke(ctx, st.key, id, reason)
 	default:

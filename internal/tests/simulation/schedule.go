@@ -17,11 +17,8 @@ type verb string
 
 const (
 	// What clients do.
-	acquire    verb = "acquire"    // permits of a semaphore: key permits try wait hold extend
-	compete    verb = "compete"    // permits of a family with a total: key permits try wait hold extend
-	setLimit   verb = "setlimit"   // of a key of that family, by a client; 0 = back to the configured one: key permits wait
-	setTotal   verb = "settotal"   // of that family: permits wait
-	lock       verb = "lock"       // a mutex: key try wait hold extend
+	take       verb = "take"       // permits of a semaphore, with or without a total, or a mutex: key permits try wait hold extend
+	adjust     verb = "adjust"     // the limit of a key of a family with a total, or that; 0 = back to what is configured: key permits wait
 	once       verb = "once"       // a slot of a mutex: key slot keep try wait hold fails obeys
 	several    verb = "several"    // permits and locks together: key try wait hold; key is as in "n,a*2"
 	do         verb = "do"         // a cached value: key wait load fails obeys big

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/semaphore"
 )
 
 // longestDo is how long two loads may take, and what happens between them.
@@ -62,12 +61,11 @@ func (w *world) serves(c *client) {
 		}
 	}
 	try := func(what string, call func(ctx context.Context) error) { w.try(what, c, call) }
-	for i, sem := range []*semaphore.Semaphore{c.sem, c.total} { // always in this order
-		kind := []string{"sem", "tot"}[i]
+	for _, kind := range []string{"sem", "tot"} { // always in this order
 		for _, key := range keysOf[kind] {
 			began := w.uses(c, kind, key)
 			try("acquire "+key, func(ctx context.Context) error {
-				l, err := sem.Acquire(ctx, key)
+				l, err := c.permits(kind).Acquire(ctx, key)
 				if err != nil {
 					return err
 				}

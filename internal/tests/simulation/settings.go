@@ -54,6 +54,15 @@ func (h *history) changes(before, after map[string]int) {
 	}
 }
 
+// set notes that a semaphore's limit is set from now on, for a span: its key expires.
+func (h *history) set(key string, limit int, span time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	until := slices.DeleteFunc(h.values[key], func(v value) bool { return v.at.After(now) })
+	h.values[key] = append(until, value{now, limit}, value{now.Add(span.Truncate(time.Millisecond)), 0})
+}
+
 // surelyBefore is how much later another setting has to be called so that its number is higher.
 func (s *setting) surelyBefore(o *setting) time.Duration {
 	if s.handle == o.handle {
@@ -95,6 +104,8 @@ func (h *history) between(key string, from, to time.Time) (least, most int) {
 		switch {
 		case limit > 0:
 			return limit, limit
+		case slices.Contains(semKeys, key):
+			return permits, permits
 		case key == "":
 			return min(total, otherTotal), max(total, otherTotal)
 		default:
@@ -152,7 +163,7 @@ func (w *world) adjust(c *client, st step) bool {
 }
 
 func (c *client) set(ctx context.Context, st step) error {
-	if st.verb == setTotal {
+	if st.key == "" {
 		return c.total.SetTotal(ctx, st.permits)
 	}
 	return c.total.SetLimit(ctx, st.key, st.permits)
@@ -169,10 +180,7 @@ func (w *world) raise() {
 		return
 	}
 	for _, key := range append(slices.Clone(totKeys), "") {
-		st := step{verb: setLimit, key: key}
-		if key == "" {
-			st.verb = setTotal
-		}
+		st := step{verb: adjust, key: key}
 		for range 40 { // the first tries may meet dead connections
 			if w.adjust(all[0], st) || w.over() {
 				break

@@ -18,13 +18,10 @@ func (c *client) items(st step, asked time.Time) (all []multi.Item, beliefs []*b
 		n, _ := strconv.Atoi(times)
 		b := &belief{client: c, kind: kindOf(key), key: key, permits: max(1, n), asked: asked, alone: true}
 		beliefs = append(beliefs, b)
-		switch b.kind {
-		case "mtx":
+		if b.kind == "mtx" {
 			all = append(all, multi.Lock(c.mtx, key))
-		case "tot":
-			all = append(all, multi.Permits(c.total, key, b.permits))
-		default:
-			all = append(all, multi.Permits(c.sem, key, b.permits))
+		} else {
+			all = append(all, multi.Permits(c.permits(b.kind), key, b.permits))
 		}
 	}
 	return all, beliefs

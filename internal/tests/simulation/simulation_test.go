@@ -58,7 +58,7 @@ func replay(t *testing.T, text string) outcome {
 // The message of a grant is late, and the lock is revoked meanwhile. The run of the next grant begins first, and it is the
 // one that completes the slot.
 func TestRevokedRunBeginsLast(t *testing.T) {
-	o := replay(t, `33.636424s lock -client=0 -key=m -hold=25.848ms
+	o := replay(t, `33.636424s take -client=0 -key=m -hold=25.848ms
 33.751245s once -client=3 -key=n -slot=33.561s-0 -wait=11.012ms -hold=529.012ms -keep=30m0s -fails
 33.861978s once -client=1 -key=n -slot=33.561s-0 -wait=6.801272s -hold=1.057051s -keep=30m0s
 33.882445s slow -client=1 -dir=replies -for=497.152ms -by=400.403ms
@@ -81,22 +81,22 @@ func TestCompletionIsForgottenBeforeItsAnswer(t *testing.T) {
 
 // The last permits of a family with a total are given back less than 24 s before the end. So long its charges are kept.
 func TestChargesAreKeptForAWhile(t *testing.T) {
-	replay(t, `9m21.375648s settotal -client=2 -permits=4
-9m22.927226s compete -client=2 -key=v -permits=1 -hold=1.904612s
-9m23.638606s compete -client=1 -key=u -permits=3 -wait=14.143262s -hold=17.876376s
-9m23.970847s compete -client=0 -key=t -permits=1 -wait=1.600104s -hold=116.106ms
-9m24.488544s compete -client=1 -key=v -permits=2 -hold=583.985ms
-9m25.429828s compete -client=3 -key=t -permits=1 -hold=251.102ms
+	replay(t, `9m21.375648s adjust -client=2 -permits=4
+9m22.927226s take -client=2 -key=v -permits=1 -hold=1.904612s
+9m23.638606s take -client=1 -key=u -permits=3 -wait=14.143262s -hold=17.876376s
+9m23.970847s take -client=0 -key=t -permits=1 -wait=1.600104s -hold=116.106ms
+9m24.488544s take -client=1 -key=v -permits=2 -hold=583.985ms
+9m25.429828s take -client=3 -key=t -permits=1 -hold=251.102ms
 `)
 }
 
 // A caller whose turn came by another lease of its process waits for the reply to its own
 // enter until after that lease was lost. It gets another turn, not the one that is over.
 func TestTurnIsOverBeforeItsCallerKnows(t *testing.T) {
-	replay(t, `2m37.931826s acquire -client=1 -key=a -permits=3 -hold=8.878ms -try
+	replay(t, `2m37.931826s take -client=1 -key=a -permits=3 -hold=8.878ms -try
 3m2.121536s slow -client=1 -dir=replies -for=535.412ms -by=4.142071s
-3m2.629929s acquire -client=1 -key=a -permits=1 -hold=2.1s
-3m2.723397s acquire -client=1 -key=a -permits=1 -wait=6s -hold=32.4s
+3m2.629929s take -client=1 -key=a -permits=1 -hold=2.1s
+3m2.723397s take -client=1 -key=a -permits=1 -wait=6s -hold=32.4s
 3m3.321932s lose -client=1 -dir=requests -for=1.5s
 3m4.270487s stall -client=1 -for=5.7s
 `)

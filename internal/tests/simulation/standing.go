@@ -132,12 +132,9 @@ type listing struct {
 
 // list calls Inspect.
 func (c *client) list(ctx context.Context, key string) (l listing, inUse, waiting int, err error) {
-	switch kindOf(key) {
-	case "sem":
-		s, err := c.sem.Inspect(ctx, key)
-		return listing{s.Holders, s.Waiters}, s.InUse, s.Waiting, err
-	case "tot":
-		s, err := c.total.Inspect(ctx, key)
+	switch kind := kindOf(key); kind {
+	case "sem", "tot":
+		s, err := c.permits(kind).Inspect(ctx, key)
 		return listing{s.Holders, s.Waiters}, s.InUse, s.Waiting, err
 	case "mtx":
 		s, err := c.mtx.Inspect(ctx, key)

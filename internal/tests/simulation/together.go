@@ -94,11 +94,9 @@ func (g *generator) anyKey() string {
 
 // single is a call for one lock, or for permits of one key.
 func (g *generator) single(at time.Duration) {
-	s := step{at: at, client: g.IntN(clients), verb: lock, key: g.anyKey(), try: g.chance(4), hold: g.short(time.Second)}
-	if kindOf(s.key) == "sem" {
-		if s.verb = acquire; g.chance(3) {
-			s.permits = 1 + g.IntN(permits)
-		}
+	s := step{at: at, client: g.IntN(clients), verb: take, key: g.anyKey(), try: g.chance(4), hold: g.short(time.Second)}
+	if kindOf(s.key) == "sem" && g.chance(3) {
+		s.permits = 1 + g.IntN(permits)
 	}
 	if !g.chance(3) {
 		s.wait = time.Millisecond + g.short(10*time.Second)
@@ -168,11 +166,9 @@ func (g *generator) severals(at, span time.Duration) {
 // trains makes a burst in which clients use a key again and again, and others come between.
 func (g *generator) trains(at, span time.Duration) {
 	for range 1 + g.IntN(4) {
-		s := step{client: g.IntN(clients), verb: lock, key: g.anyKey()}
-		if kindOf(s.key) == "sem" {
-			if s.verb = acquire; g.chance(4) {
-				s.permits = 1 + g.IntN(permits)
-			}
+		s := step{client: g.IntN(clients), verb: take, key: g.anyKey()}
+		if kindOf(s.key) == "sem" && g.chance(4) {
+			s.permits = 1 + g.IntN(permits)
 		}
 		gap := g.short(time.Second)
 		s.at = at + g.upTo(span)

@@ -99,7 +99,7 @@ func newWorld(t *testing.T, s schedule) *world {
 		course: newCourse(), tb: t, script: s, mini: mini, client: connect, direct: connect(),
 		net: newNetwork(s, mini.Dial), fleet: make([]*client, clients),
 		ended:  make(chan struct{}),
-		leases: newLedger(s), labels: map[string]*client{}, slots: map[string]*slotState{},
+		leases: newLedger(), labels: map[string]*client{}, slots: map[string]*slotState{},
 	}
 	w.judge = newJudge(w)
 	for _, st := range s {
@@ -178,6 +178,7 @@ func (w *world) act(st step) {
 		w.flush()
 		return
 	case limit:
+		w.judge.limits.set(st.key, st.permits, st.span)
 		redistest.WantErr(w.tb, w.direct.Set(context.Background(), redisKey("sem", st.key, "limit"), st.permits, st.span).Err())
 		return
 	case cut:
@@ -216,7 +217,7 @@ func (w *world) act(st step) {
 		w.fleet[c.number] = w.newClient(c.number)
 		w.mu.Unlock()
 		w.ops.Go(func() { w.shut(c) })
-	case setLimit, setTotal:
+	case adjust:
 		w.ops.Go(func() { w.adjust(c, st) })
 	case inspect:
 		w.ops.Go(func() { w.inspect(c, st) })
@@ -224,7 +225,7 @@ func (w *world) act(st step) {
 		w.ops.Go(func() { w.revoke(c, st) })
 	case keeps:
 		// It is in the clients' Config.
-	case acquire, lock, compete:
+	case take:
 		w.ops.Go(func() { w.take(c, st) })
 	case once:
 		w.ops.Go(func() { w.doOnce(c, st) })
@@ -246,6 +247,9 @@ func (w *world) flush() {
 	w.leases.flushed(now)
 	w.flights.drops = append(w.flights.drops, drop{called: now, done: now})
 	w.mu.Unlock()
+	for _, key := range semKeys {
+		w.judge.limits.set(key, 0, 0)
+	}
 	redistest.WantErr(w.tb, w.direct.FlushAll(context.Background()).Err())
 }
 
