@@ -91,6 +91,8 @@ func TestOneTokenForAMajority(t *testing.T) {
 func TestYieldedVoteDoesNotCount(t *testing.T) {
 	const void = 5_000_000 // µs
 	v := aVoter(t)
+	v.mu.Lock() // its timer looks again meanwhile
+	defer v.mu.Unlock()
 	v.votes(5)
 	var todo todo
 	v.ask(0, &todo)
