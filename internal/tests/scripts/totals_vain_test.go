@@ -1,6 +1,7 @@
 package scripts_test
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -94,5 +95,47 @@ func TestKeyThatStoodAsideFirstIsNext(t *testing.T) {
 		d.ask()
 		member := d.mark()
 		redistest.Check(t, member[:2] == "b:", "%s holds the others up; want b, whose time ended first", member)
+	})
+}
+
+// What requests of other keys held up before counts, too: for the time of the family. Then
+// nobody holds others up for a second, and a key that stands aside is served as soon as it fits.
+func TestFamilyRestsForASecond(t *testing.T) {
+	eachDesk(t, 4, func(t *testing.T, d *desk) {
+		d.enter("long", 1, 4, 1)
+		d.enter("heavy", 4, 4, 1)
+		redistest.CheckNow(t, !d.enter("light", 1, 4, 1), "a request passed the one that holds it up")
+		d.setTurn(":", float64(d.now()+900)*32)
+		d.older(200)
+		before := d.now()
+		d.goOn()
+		redistest.CheckNow(t, d.holdsKey("light"), "the light request still waits")
+		until := int64(-d.turn(":") / 32)
+		redistest.Check(t, until >= before+1000 && until <= d.now()+1000, "the family rests for %d ms; want a second", until-before)
+		d.enter("other", 4, 4, 1)
+		redistest.Check(t, d.enter("light", 1, 4, 1) && len(d.marks()) == 0, "%q hold others up while the family rests", d.marks())
+		for len(d.held) > 0 && d.held[0].permits == 1 {
+			d.leave(0)
+		}
+		redistest.Check(t, len(d.held) == 1, "%+v hold; want a request that stood aside, since all is free", d.held)
+	})
+}
+
+// A request that fits tells that it is held up, however many requests that do not fit stand before it.
+func TestRequestBehindManyIsSeen(t *testing.T) {
+	eachDesk(t, 4, func(t *testing.T, d *desk) {
+		d.enter("long", 1, 4, 1)
+		for i := range 30 {
+			d.enter(fmt.Sprintf("k%02d", i), 4, 4, 1)
+		}
+		score := d.turn(d.mark())
+		redistest.CheckNow(t, score < harms, "the mark says that others would fit: %.0f", score)
+		d.enter("z", 1, 4, 1)
+		redistest.AtLeast(t, d.turn(d.mark()), harms, "the mark does not say that another would fit: %.0f")
+		d.older(1000)
+		for i := 0; i < 5 && len(d.waiting) > 30; i++ {
+			d.goOn()
+		}
+		redistest.Check(t, d.holdsKey("z"), "the request that fits still waits")
 	})
 }
