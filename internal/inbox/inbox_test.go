@@ -149,6 +149,45 @@ func TestClosesWhenUnused(t *testing.T) {
 	redistest.Get(t, "a new subscription", b.missed)
 }
 
+// A subscription, a channel and a connection that are used again within the moment outlast it.
+func TestUsedAgainIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(opening, nil, nil)
+		b.Watch("")
+		b.Unwatch("")
+		b.Watch("")
+		sharded := NewSharded(oneServer{}, func(key string) string { return key }, nil, nil)
+		sharded.Watch("a")
+		synctest.Wait()
+		connection := sharded.conns["server"]
+		sharded.Unwatch("a")
+		time.Sleep(linger + linger/2) // the channel is gone, and the connection is without one
+		sharded.Watch("b")
+		sharded.Unwatch("b")
+		sharded.Watch("b")
+		time.Sleep(2 * linger)
+		synctest.Wait()
+		redistest.Check(t, b.stop != nil, "the subscription has ended")
+		redistest.Check(t, sharded.channels["a"] == nil && sharded.channels["b"] != nil, "channels: %v; want that of b", sharded.channels)
+		redistest.Check(t, connection != nil && sharded.conns["server"] == connection, "the connection has ended")
+		b.Close()
+		sharded.Close()
+	})
+}
+
+// oneServer has all channels, and its subscriptions are never ready.
+type oneServer struct{}
+
+func (oneServer) Server(string) (string, func(ctx context.Context) *redis.PubSub) {
+	return "server", opening
+}
+func (oneServer) Notice(error) {}
+
+func opening(ctx context.Context) *redis.PubSub {
+	<-ctx.Done()
+	return nil
+}
+
 // After Close it stays closed.
 func TestCloseIsFinal(t *testing.T) {
 	b := newBox(t)

@@ -252,7 +252,7 @@ func (a *attempt) handOn() {
 }
 
 // goOnEntering continues the work of an enter of this handle that stopped at a bound, once at a
-// time: a family whose calls continue has one set of Redis keys.
+// time: only families with a total have such work, and each of them is one set of Redis keys.
 func (m *Manager) goOnEntering(res protocol.Resource) {
 	if res.GoOn(m.handle) == nil {
 		m.ReplyLost(res)

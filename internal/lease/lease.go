@@ -119,7 +119,7 @@ func (l *Lease) Ended() error {
 	return end.why
 }
 
-// An endedLease is a lease that has just ended for its holder, whose Context is to be ended
+// An endedLease is a lease that has just ended for its holder. Its Context is to be ended
 // once the lock is free: the context package calls the code of the caller's ctx.
 type endedLease struct {
 	ctx    context.Context

@@ -111,7 +111,7 @@ func (a *attempt) believe(text string) {
 }
 
 // How a holder learns that its lease was revoked: the revoker sends a hint. Every client that
-// may publish on the inbox can forge one. So a hint only brings the next renewal forward, whose
+// may publish on the inbox can forge one. So a hint only brings the next renewal forward, and its
 // answer says "revoked", and why. Without any hint, the next renewal or the release hears it.
 
 const (
@@ -126,16 +126,16 @@ const (
 	gatherMissed = 20 * time.Millisecond
 )
 
-// A watch is the schedule entry of a handle that renews leases whose hints may have been missed. The
+// A watch is the schedule entry of a handle that renews leases after hints may have been missed. The
 // manager's lock guards it.
 type watch struct {
 	m         *Manager
 	entry     schedule.Entry
-	missed    map[string]bool // keys (a Resource.FirstKey) whose subscription is new; "": all
+	missed    map[string]bool // keys (a Resource.FirstKey) with a new subscription; "": all
 	nextRenew life.Moment     // when the next such renewal may be sent
 }
 
-// mayMiss has a lease renewed soon, whose hints may have been missed until now. Called with the lock.
+// mayMiss has a lease renewed soon, because hints may have been missed until now. Called with the lock.
 func (w *watch) mayMiss(a *attempt, now life.Moment) life.Effect {
 	at := max(w.nextRenew, now)
 	w.nextRenew = at + renewEach

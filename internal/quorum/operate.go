@@ -180,7 +180,7 @@ func (t *target) Revoke(_, id, reason string) *call.Call {
 	})
 }
 
-// Revoke is not called: see target.
+// Revoke is not called: a target, which knows the names on the servers, prepares the call.
 func (r *Resource) Revoke(string, string, string) *call.Call { return nil }
 
 // ask runs read for each server. It returns once all have answered, or after patience without those

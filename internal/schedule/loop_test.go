@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,6 +77,22 @@ func TestDueTogetherGoesTogether(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		got := s.sizes()
 		redistest.Check(t, slices.Equal(got, []int{6, 4}), "batches of %v; want 6 (one due, five within their slack) and 4", got)
+		l.Close()
+	})
+}
+
+// An entry that comes later and is due earlier moves the timer.
+func TestEarlierEntryIsNotLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s sent
+		l, now := New(&s), time.Now()
+		late, early := &clockwork{left: 1}, &clockwork{left: 1}
+		l.Put(&late.Entry, late, now.Add(time.Hour), 0)
+		l.Put(&early.Entry, early, now.Add(time.Second), 0)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		redistest.Check(t, len(early.dues) == 1 && early.dues[0].Equal(now.Add(time.Second)) && len(late.dues) == 0,
+			"due at %v and %v; want one after a second", early.dues, late.dues)
 		l.Close()
 	})
 }
@@ -153,30 +170,39 @@ func TestDueAgainSoonIsNotLate(t *testing.T) {
 	})
 }
 
-// Close while a task is in Due makes that task due again at once, not when it said.
+// Close while a task is in Due makes that task due again at once, not when it said. It makes another
+// one due, too, but not beside the first.
 func TestCloseDuringDueIsNotForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s sent
+		var inside atomic.Int32
 		l, closed := New(&s), make(chan struct{})
-		c := &closing{end: func() {
+		c := &closing{inside: &inside, end: func() {
 			l.Close()
 			close(closed)
 		}}
-		l.Put(&c.Entry, c, time.Now(), 0)
+		other := &closing{inside: &inside, dues: 1}
+		l.Put(&c.Entry, c, time.Now().Add(time.Second), 0)
+		l.Put(&other.Entry, other, time.Now().Add(time.Hour), 0)
 		began := time.Now()
 		<-closed
-		redistest.AtMost(t, time.Since(began), time.Second, "Close took %v")
+		redistest.AtMost(t, time.Since(began), 2*time.Second, "Close took %v, from a second on")
+		redistest.Check(t, other.dues == 2 && !other.beside, "the other task was due %d times; beside the first: %v", other.dues-1, other.beside)
 	})
 }
 
 // closing is a task during whose first Due the loop is closed.
 type closing struct {
 	Entry
-	end  func()
-	dues int
+	end    func()
+	dues   int
+	inside *atomic.Int32 // how many tasks are in Due
+	beside bool          // it was in Due together with another one
 }
 
 func (c *closing) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.Time, time.Duration) {
+	c.beside = c.inside.Add(1) > 1
+	defer c.inside.Add(-1)
 	if c.dues++; c.dues == 1 {
 		go c.end()
 		time.Sleep(time.Millisecond) // in the bubble: until all others are blocked

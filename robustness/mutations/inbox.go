@@ -1,7 +1,13 @@
 package main
 
-// inboxes are the guards of a handle's subscriptions on a Cluster.
+// inboxes are the guards of a handle's subscriptions.
 var inboxes = []mutation{
+	cut("a subscription that is used again is kept", "internal/inbox/inbox.go", "./internal/inbox", "UsedAgain",
+		"if b.users == 0 {\n\t\t\tb.end()", "if true {\n\t\t\tb.end()"),
+	cut("a channel that is used again is kept", "internal/inbox/sharded.go", "./internal/inbox", "UsedAgain",
+		"if c.users == 0 && b.channels[key] == c {", "if b.channels[key] == c {"),
+	cut("a connection that is used again is kept", "internal/inbox/sharded.go", "./internal/inbox", "UsedAgain",
+		"if len(n.channels) == 0 {", "if true {"),
 	cutOnServers("a channel whose slot has moved is subscribed to anew", "internal/inbox/nodeconn.go", "./internal/inbox", "TestSharded",
 		"c.conn, c.since = nil, time.Time{}\n\t\tb.attachSoon([]*channel{c})", "c.conn, c.since = nil, time.Time{}"),
 	cutOnServers("a new subscription asks at once", "internal/inbox/nodeconn.go", "./internal/inbox", "TestSharded",

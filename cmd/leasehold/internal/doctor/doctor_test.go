@@ -108,6 +108,18 @@ func TestReplicaAndItsLag(t *testing.T) {
 	want(t, look(t, replica.Client()), "replicas", Bad, "replica itself")
 	clock.Shift(-time.Minute)
 	want(t, look(t, primary.Client()), "clock", Bad, "the clocks of the server and the replica "+replica.Addr()+" are ", "After a failover")
+
+	// In a quorum a replica has the password of its own primary.
+	secret := func(o *redis.Options) { o.Password = "secret" }
+	for _, s := range []*redistest.Server{primary, replica} {
+		redistest.WantErr(t, s.Client().ConfigSet(t.Context(), "requirepass", "secret").Err())
+	}
+	rdbs := []redis.UniversalClient{primary.Client(secret)}
+	for range 2 {
+		rdbs = append(rdbs, redistest.StartServer(t, redistest.Newest(t), "--appendonly", "yes").Client())
+	}
+	want(t, redistest.Must(LookQuorum(t.Context(), rdbs, ""))(t), "clock", Bad, "and the replica "+replica.Addr()+" are ")
+
 	v := &visit{nodes: []node{{name: "the server", info: map[string]string{
 		"role": "master", "master_repl_offset": "50000000", "slave0": "ip=10.0.0.1,port=6379,state=online,offset=1,lag=1",
 	}}}}
