@@ -88,6 +88,9 @@ func (w *world) look(i int8) (violation string) {
 			return w.begins(i)
 		case LookTold:
 			a.caller, a.result = gone, a.Told
+			if a.result == TellAgain && a.revokd && !w.flushed {
+				return fmt.Sprintf("S4: %c was revoked, and its caller begins a new attempt", 'A'+i)
+			}
 		default:
 			return ""
 		}

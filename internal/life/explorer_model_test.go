@@ -92,12 +92,13 @@ type actor struct {
 	Life
 	caller callerState
 	waiter
-	until  Moment // it begins, or gives back, at this moment
-	lasts  Moment // how long it holds
-	result Verdict
-	ctx    bool // its ctx has ended
-	revokd bool // it was revoked
-	wasRev bool // it was revoked before it was given back
+	until         Moment // it begins, or gives back, at this moment
+	lasts         Moment // how long it holds
+	result        Verdict
+	ctx           bool // its ctx has ended
+	revokd        bool // it was revoked
+	wasRev        bool // it was revoked before it was given back
+	revokedInLine bool // it was revoked while it waited
 	keeper
 	runner
 }

@@ -39,6 +39,9 @@ func running(w *world) {
 func (w *world) begins(i int8) string {
 	a := &w.actors[i]
 	a.caller, a.until, a.atWork = holds, w.now+a.lasts, a.once
+	if a.revokedInLine && !w.flushed {
+		return fmt.Sprintf("S4: %c was revoked while it waited, and has a lease", 'A'+i)
+	}
 	if a.atWork && w.redis.slot != 0 && w.now < a.Deadline && !a.revokd && !w.flushed {
 		return fmt.Sprintf("O1: %c runs a slot that is complete", 'A'+i)
 	}

@@ -80,6 +80,7 @@ func (w *world) deviations(all []deviation) []deviation {
 		if r := &w.redis; !r.revoked[i] && (r.expiry[i] > w.now || r.ticket[i] != 0) {
 			all = append(all, deviation{who + " is revoked", func(w *world) string {
 				r := &w.redis
+				w.actors[i].revokedInLine = r.expiry[i] <= w.now
 				r.expiry[i], r.ticket[i], r.revoked[i], w.spoilt = 0, 0, true, true
 				r.tomb[i] = w.now + tombstone
 				w.actors[i].revokd = true

@@ -90,6 +90,8 @@ var core = []mutation{
 		" && (a.underWay > 0 || a.leaves > 0):", ":"),
 	cut("core: no answer to a leave is no success", "internal/life/leaving.go", lifeTests, "TestExplorer",
 		"a.Told, fx = TellNoAnswer, Wake", "a.Told, fx = TellDone, Wake"),
+	cut("core: a waiter that was revoked does not begin anew", "internal/life/waiting.go", lifeTests, "TestExplorer",
+		"return fx | a.drop(TellRevoked)", "return fx | a.drop(TellAgain)"),
 	cut("core: a release that finds a place is none of a lease", "internal/life/leaving.go", lifeTests, "TestReleaseIsAnswered",
 		"(sure || r.Code == Queued)", "sure"),
 	cut("core: a lost lease is given back by its release", "internal/life/held.go", lifeTests, "TestExplorer|TestDeadlineIsNoticed",
