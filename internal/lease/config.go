@@ -99,6 +99,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 		handle:    base64.RawURLEncoding.EncodeToString(id),
 		born:      time.Now().Add(-time.Hour), // so that no moment of its life is 0
 		closing:   make(chan struct{}),
+		ended:     make(chan struct{}),
 		attempts:  map[uint64]*attempt{},
 		groups:    map[string]*group{},
 		resources: map[string]protocol.Resource{},

@@ -49,7 +49,8 @@ type Manager struct {
 
 	born    time.Time     // the moment 0
 	closing chan struct{} // closed when Close begins
-	over    atomic.Bool   // nothing is left running
+	ending  sync.Once     // the end that all calls of Close wait for
+	ended   chan struct{} // closed when nothing is left running
 
 	mu        sync.Mutex // guards the fields below, and the fields of waiters that say so
 	closed    bool
@@ -104,7 +105,7 @@ func (m *Manager) Refuse() {
 // Shutdown ends all waits, waits until the holders have given back, and then closes the handle.
 // If ctx ends first, it closes the handle all the same and returns an error that matches ctx's.
 func (m *Manager) Shutdown(ctx context.Context) error {
-	if m.over.Load() {
+	if isClosed(m.ended) {
 		return nil
 	}
 	m.Refuse()
@@ -129,12 +130,8 @@ var errHeld = errors.New("some holders had not given back")
 // closeIfDrained ends the wait of Shutdown if no lease is held. The handle is closed, so there
 // will be none. Called with the lock.
 func (m *Manager) closeIfDrained() {
-	if m.drained != nil && m.held == 0 {
-		select {
-		case <-m.drained:
-		default:
-			close(m.drained)
-		}
+	if m.drained != nil && m.held == 0 && !isClosed(m.drained) {
+		close(m.drained)
 	}
 }
 
@@ -142,30 +139,40 @@ func (m *Manager) closeIfDrained() {
 // ctx ends first, Close returns an error. The rest then goes on in the background and is over
 // when the terms of the leases are.
 func (m *Manager) Close(ctx context.Context) error {
-	if m.over.Load() {
+	if isClosed(m.ended) {
 		return nil
 	}
 	m.Stop()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		// Running operations may still leave something to give back, so wait for them first.
-		m.mu.Lock()
-		for m.running > 0 {
-			m.idle.Wait()
-		}
-		m.mu.Unlock()
-		m.inbox.Close()
-		m.loop.Close()
-		m.client.Settle()
-		m.over.Store(true)
-	}()
+	m.ending.Do(func() { go m.end() })
 	select {
-	case <-done:
+	case <-m.ended:
 		m.events.End()
 		return nil
 	case <-ctx.Done():
 		return m.fail("close", keys.Escape(m.cfg.Family.Name), ctx.Err(), leasehold.ErrUnavailable, errLeft)
+	}
+}
+
+// end waits until nothing is left running. What runs may still leave something to give back, so
+// it is waited for first.
+func (m *Manager) end() {
+	defer close(m.ended)
+	m.mu.Lock()
+	for m.running > 0 {
+		m.idle.Wait()
+	}
+	m.mu.Unlock()
+	m.inbox.Close()
+	m.loop.Close()
+	m.client.Settle()
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

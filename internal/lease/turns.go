@@ -152,14 +152,7 @@ func (l *Lease) TokenAheadOfClock() bool {
 func (m *Manager) Closing() <-chan struct{} { return m.closing }
 
 // Closed reports whether Close has begun.
-func (m *Manager) Closed() bool {
-	select {
-	case <-m.closing:
-		return true
-	default:
-		return false
-	}
-}
+func (m *Manager) Closed() bool { return isClosed(m.closing) }
 
 // Kept leases: a lease whose holder has let go of it may rest in its process, idle and renewed,
 // until somebody asks for it. internal/localturns decides that; this file has what it needs.

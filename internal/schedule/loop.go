@@ -79,7 +79,7 @@ func (l *Loop) Remove(e *Entry) {
 }
 
 // Close makes every task due now, and waits until none is left, and for all calls under way.
-// From now on only tasks may call Put; the caller must ensure that.
+// Close is called once. From now on only tasks may call Put; the caller must ensure both.
 func (l *Loop) Close() {
 	l.mu.Lock()
 	l.closedDuringDue = true

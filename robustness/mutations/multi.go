@@ -22,6 +22,8 @@ var several = []mutation{
 		"if alone || next.part.Manager.Waits(next.part.Attempt.Key) {", "if alone {"),
 	cut("multi: an item that was refused is waited for alone", "multi/acquire.go", multiTests, "Refused",
 		"\treturn held < len(all), err\n", "\treturn false, err\n"),
+	cut("a handle that many close at once ends once", "internal/lease/manager.go", multiTests, "TestClosesAtOnce",
+		"m.ending.Do(func() { go m.end() })", "go m.end()"),
 	cut("multi: a ctx that panics leaves nothing held", "multi/acquire.go", multiTests, "TestCtxWhoseMethodsPanic",
 		"\t\tif !returned {\n\t\t\tt.giveUp", "\t\tif !returned && false {\n\t\t\tt.giveUp"),
 	cut("multi: a hook that ends its goroutine confirms no release", "multi/lease.go", multiTests, "TestReleaseWhoseHook",

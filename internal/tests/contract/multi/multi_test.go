@@ -18,6 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/multi"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
+	"github.com/leasehold-go/leasehold/singleflight"
 )
 
 func TestAllThatIsFreeTakesOneRoundTrip(t *testing.T) {
@@ -287,5 +288,25 @@ func TestDoReturnsWhatFnDid(t *testing.T) {
 			_ = multi.Do(f.Context(), func(context.Context, *multi.Lease) error { panic("it") }, p.lockItems("a", "b")...)
 		}()
 		f.wantFree("a", "b")
+	})
+}
+
+// Several goroutines may close a handle at the same time: one of them, whose ctx ended, may try again.
+func TestClosesAtOnce(t *testing.T) {
+	each(t, func(f *fixture) {
+		locks := mutex.Config{Name: f.Family, TTL: time.Second, LocalFor: 20 * time.Millisecond, KeepFor: 300 * time.Millisecond}
+		values := singleflight.Config[string]{Name: f.Family, TTL: time.Second, MaxLoads: 1, NearFor: time.Second}
+		for range 50 {
+			m := redistest.Must(mutex.New(f.RDB, locks))(f)
+			redistest.Must(m.Lock(f.Context(), "x"))(f)
+			g := redistest.Must(singleflight.New(f.RDB, values))(f)
+			redistest.Must(g.Do(f.Context(), "x", func(context.Context) (string, error) { return "v", nil }))(f)
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() { harness.Close(f.T, m) })
+				all.Go(func() { harness.Close(f.T, g) })
+			}
+			all.Wait()
+		}
 	})
 }
