@@ -192,7 +192,7 @@ type Servers interface {
 	Node(key string) string
 	Reachable(ctx context.Context, key string) error
 	Away(key string) bool
-	// Settle ends what only the handle runs, and waits until nothing is left of its calls.
+	// Settle ends what only the handle runs, and waits until nothing is left of its calls. It is called once.
 	Settle()
 }
 

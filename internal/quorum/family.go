@@ -45,9 +45,8 @@ type Family struct {
 	message    func(string)
 	subscribed func()
 
-	active  sync.WaitGroup // calls without an outcome, timers and goroutines
-	closed  chan struct{}
-	closing sync.Once
+	active sync.WaitGroup // calls without an outcome, timers and goroutines
+	closed chan struct{}
 
 	memory memory
 
@@ -147,7 +146,7 @@ func (f *Family) Open(handle string, ttl time.Duration, message func(string), su
 
 // Settle ends what still runs. Votes of servers that do not answer end by themselves.
 func (f *Family) Settle() {
-	f.closing.Do(func() { close(f.closed) })
+	close(f.closed)
 	f.active.Wait()
 	for _, s := range f.servers {
 		s.client.Settle()

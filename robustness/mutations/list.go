@@ -198,7 +198,7 @@ var client = []mutation{
 	cut("a hook that ends its goroutine answers its caller", "internal/call/wait.go", lockFaults, "TestHookThatEndsReads",
 		"\t\tdefer func() { done <- r }() // runs even if a hook ends this goroutine\n\t\tr.v, r.err = f(nested.Calm{Context: ctx})", "\t\tr.v, r.err = f(nested.Calm{Context: ctx})\n\t\tdone <- r"),
 	cut("a handle that is closed has nothing to wait for", "internal/lease/manager.go", ".", "CloseAfterClose",
-		"m.over.Store(true)", ""),
+		"\tif isClosed(m.ended) {\n\t\treturn nil\n\t}\n\tm.Stop()", "\tm.Stop()"),
 	cut("a cache that is closed has nothing to wait for", "singleflight/group.go", ".", "CloseAfterClose",
 		"g.over.Store(true)", ""),
 	cut("a hook's panic does not end the inbox", "internal/inbox/inbox.go", "./internal/inbox", "",

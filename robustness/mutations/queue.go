@@ -9,7 +9,7 @@ var queue = []mutation{
 	cut("queue: Close waits for what calls began", "internal/call/broken.go", callTests, "TestBroken",
 		"\tc.sweeps.settled()\n", ""),
 	cut("queue: so does that of a handle", "internal/lease/manager.go", permitTests, "TestCloseWaitsFor",
-		"\t\tm.client.Settle()\n", ""),
+		"\tm.client.Settle()\n", ""),
 	cut("queue: broken connections cost one call", "internal/call/broken.go", callTests, "TestBroken",
 		"\t\tc.sweep(key)\n", ""),
 	cut("queue: broken connections fail no call", "internal/call/broken.go", permitTests, "TestBroken",
