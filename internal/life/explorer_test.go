@@ -90,8 +90,24 @@ func (w *world) deviations(all []deviation) []deviation {
 			}})
 		}
 	}
-	return append(all, deviation{"all processes stop", func(w *world) string { w.now += stopFor; w.stopped = w.now; return "" }},
+	return append(all, deviation{"all processes stop", func(w *world) string { w.stop(); return "" }},
 		deviation{"FLUSHALL", func(w *world) string { w.redis = serverKeys{}; w.spoilt, w.flushed = true, true; return "" }})
+}
+
+// stop stops all processes for a while. What is on its way to the server runs there meanwhile.
+func (w *world) stop() {
+	for until := w.now + stopFor; w.now < until; {
+		at, first := until, -1
+		for i, f := range w.calls {
+			if f.kind != noCall && (f.stage == request || f.stage == stray) && f.at < at {
+				at, first = f.at, i
+			}
+		}
+		if w.now = max(w.now, at); first >= 0 {
+			w.step(first)
+		}
+	}
+	w.stopped = w.now
 }
 
 // silence makes the caller of a call hear nothing of it.
