@@ -129,12 +129,15 @@ func (d *load[T]) lookForRedis(ctx context.Context, key string) <-chan struct{} 
 // LoadTimeout.
 func (d *load[T]) callInSlot(giveBack func()) product[T] {
 	g := d.g
-	free := sync.OnceFunc(func() {
-		<-g.slots
-		if giveBack != nil {
-			giveBack()
-		}
-	})
+	var freed sync.Once // no OnceFunc, which panics if a hook of the client ends the goroutine of giveBack
+	free := func() {
+		freed.Do(func() {
+			<-g.slots
+			if giveBack != nil {
+				giveBack()
+			}
+		})
+	}
 	defer func() {
 		returned := d.returned // nil: the loader was not called
 		g.active.Go(func() {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,6 +41,24 @@ func TestMaxLoadsBoundsTheFleet(t *testing.T) {
 		}
 		for _, p := range all {
 			p.want("v", singleflight.Loaded)
+		}
+	})
+}
+
+// A hook of the client that ends the goroutine of a release ends no process, and keeps no permit.
+func TestHookThatEndsTheReleaseOfAPermit(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		g, w := f.open(maxLoads(1))
+		var once sync.Once
+		w.Fail(func(name string) error {
+			if name == "leave" {
+				once.Do(runtime.Goexit)
+			}
+			return nil
+		})
+		ctx := f.within(time.Second)
+		for _, key := range []string{"a", "b"} {
+			redistest.NoError(f, redistest.ErrorOf(g.Do(ctx, key, func(context.Context) (string, error) { return "v", nil })))
 		}
 	})
 }
