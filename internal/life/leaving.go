@@ -15,7 +15,9 @@ func (a *Life) OnLeave(r *Outcome, now Moment) (fx Effect) {
 	if r.Copied || r.Code == Unanswered {
 		fx = Ask // a lost reply may have carried grants to others
 	}
-	sure := !a.resent && !r.Copied && now < a.Deadline || a.Complete
+	// The lease cannot have expired yet, and no earlier leave has given it back. (A place in the queue
+	// is one that the attempt's own stray enter took, which such a leave would have refused.)
+	sure := now < a.Deadline && (!a.resent && !r.Copied || r.Code == Queued) || a.Complete
 	if r.Copied || r.Code == Unanswered {
 		a.resent = true
 	}
@@ -42,11 +44,8 @@ func (a *Life) OnLeave(r *Outcome, now Moment) (fx Effect) {
 		a.Told = TellAgain
 	case r.Code == Held && r.TooFew:
 		a.Told = TellNoAnswer
-	case r.Code != Held && (sure || r.Code == Queued):
-		// The deadline had not passed when the holder let go. If this was the only leave, and
-		// it was answered before the lease can have expired, the lease was lost before. (A
-		// place in the queue is one that the attempt's own stray enter took after a FLUSH.)
-		a.Told = TellLost
+	case r.Code != Held && sure:
+		a.Told = TellLost // before its holder let go
 	default:
 		a.Told = TellDone // an earlier leave may have given it back, or the time has
 	}

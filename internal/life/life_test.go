@@ -234,12 +234,21 @@ func TestReleaseIsAnsweredByTheOnlyLeave(t *testing.T) {
 	if a.OnLeave(&Outcome{Code: Queued}, now); a.Told != TellLost {
 		t.Errorf("a leave that finds a place: told %d", a.Told)
 	}
+	a = released() // which may have expired before the copy ran
+	if a.OnLeave(&Outcome{Code: Queued}, a.Deadline); a.Told != TellDone {
+		t.Errorf("a leave that finds a place after the deadline: told %d", a.Told)
+	}
 	a = released()
 	a.OnLeave(&Outcome{Code: Gone, Copied: true}, now)
 	redistest.Check(t, a.Told == TellDone, "a leave of which a copy may run: told %d", a.Told)
 	a = released()
 	if a.OnLeave(gone, a.Deadline); a.Told != TellDone {
 		t.Errorf("a leave that was answered after the deadline: told %d", a.Told)
+	}
+	a = released()
+	a.Complete = true
+	if a.OnLeave(gone, a.Deadline); a.Told != TellLost {
+		t.Errorf("a leave that stored no result: told %d", a.Told)
 	}
 	a = released()
 	a.OnLeave(&Outcome{Code: Unanswered}, now)
