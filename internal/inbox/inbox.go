@@ -69,7 +69,7 @@ func (b *Inbox) Watch(string) (since time.Time) {
 	if b.stop == nil && !b.closed {
 		var ctx context.Context
 		ctx, b.stop = context.WithCancel(context.Background())
-		b.active.Go(func() { b.run(ctx) })
+		b.active.Go(func() { b.run(ctx, 0) })
 	}
 	return b.since
 }
@@ -112,19 +112,32 @@ func (b *Inbox) setSince(ctx context.Context, since time.Time) {
 
 // run reads one subscription after the other until ctx ends. The reconnecting of go-redis
 // hides what was missed, and never gives up a silent connection. So a subscription that fails
-// is closed, and run opens another one.
-func (b *Inbox) run(ctx context.Context) {
-	for failures := 0; ctx.Err() == nil; failures++ {
+// is closed, and run opens another one. failures is how many in a row did not work.
+func (b *Inbox) run(ctx context.Context, failures int) {
+	ended := false
+	defer func() {
+		if !ended { // a hook of the client ended the goroutine
+			b.active.Go(func() { b.run(ctx, failures+1) })
+		}
+	}()
+	wait := time.Duration(0)
+	if failures > 0 {
+		wait = pause(failures)
+	}
+	for ; ; failures++ {
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+		if ended = ctx.Err() != nil; ended {
+			return
+		}
 		began := time.Now()
-		wait := pause(failures)
+		wait = pause(failures)
 		if b.read(ctx) {
 			// It worked, so the next one may work at once. The pace applies if this one was
 			// cut as soon as it existed.
 			failures, wait = 0, max(0, pace-time.Since(began))
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
 		}
 	}
 }
@@ -156,6 +169,7 @@ func (b *Inbox) read(ctx context.Context) (worked bool) {
 	if ps == nil {
 		return false
 	}
+	defer b.setSince(ctx, time.Time{})
 	_ = receive(ctx, ps, func(got any, _ error) bool {
 		switch m := got.(type) {
 		case *redis.Subscription:
@@ -168,27 +182,36 @@ func (b *Inbox) read(ctx context.Context) (worked bool) {
 		}
 		return got != nil // nil: the server refused the channel
 	})
-	b.setSince(ctx, time.Time{})
 	return worked
 }
 
 // receive passes everything that a subscription receives to next, including errors from the
 // server. It stops when next returns false, the connection fails or falls silent, or ctx ends.
-// It then closes the subscription, and returns the error that ended it.
-func receive(ctx context.Context, ps *redis.PubSub, next func(got any, refused error) bool) error {
+// It then closes the subscription, and returns the error that ended it. If hooks of the client, which
+// run when go-redis connects again, panic or end the goroutine, go-redis keeps ps locked for ever: the
+// subscription is then left as it is.
+func receive(ctx context.Context, ps *redis.PubSub, next func(got any, refused error) bool) (err error) {
 	// Only closing the connection ends a read that is under way.
 	closed := make(chan struct{})
 	unhook := context.AfterFunc(ctx, func() { _ = ps.Close(); close(closed) })
+	inHook := true
 	defer func() {
-		if unhook() {
+		switch {
+		case inHook:
+			_ = recover()
+			unhook()
+			err = errLocked
+		case unhook():
 			_ = ps.Close()
-		} else {
+		default:
 			<-closed
 		}
 	}()
 	quiet, wait := false, silence
 	for {
+		inHook = true
 		got, err := ps.ReceiveTimeout(call.EndedCtx, wait)
+		inHook = false
 		var netErr net.Error
 		var answer redis.Error
 		switch {
@@ -200,8 +223,9 @@ func receive(ctx context.Context, ps *redis.PubSub, next func(got any, refused e
 				return err
 			}
 		case errors.As(err, &netErr) && netErr.Timeout() && !quiet:
-			quiet, wait = true, patience
-			if err := ps.Ping(call.EndedCtx); err != nil {
+			quiet, wait, inHook = true, patience, true
+			err := ps.Ping(call.EndedCtx)
+			if inHook = false; err != nil {
 				return err
 			}
 		default:
@@ -209,6 +233,8 @@ func receive(ctx context.Context, ps *redis.PubSub, next func(got any, refused e
 		}
 	}
 }
+
+var errLocked = errors.New("a hook of the client broke off while it connected again")
 
 // lingering returns a timer that calls end, with the lock mu, a moment after each Reset. By then
 // there may be a new use, so end looks for one.

@@ -2,6 +2,8 @@ package inbox
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
 	"runtime"
 	"sync/atomic"
@@ -69,22 +71,55 @@ func TestResubscribes(t *testing.T) {
 	redistest.Get(t, "a new subscription", b.missed)
 }
 
-// Hooks of the client run while a subscription is opened: one that panics, or ends its
-// goroutine, costs one try.
+// Hooks of the client run while a subscription is opened, and when go-redis notices that a connection
+// is broken: one that panics, or ends its goroutine, costs one try.
 func TestHookThatEndsItsGoroutineCostsOneTry(t *testing.T) {
 	for name, end := range map[string]func(){"panics": func() { panic("a hook") }, "calls Goexit": runtime.Goexit} {
-		t.Run(name, func(t *testing.T) {
-			b := newBox(t)
-			subscribe, tries := b.subscribe, 0
-			b.subscribe = func(ctx context.Context) *redis.PubSub {
-				if tries++; tries <= 2 {
-					end()
+		breaking := func(t *testing.T, addr string, breaks *atomic.Int32) (*redistest.Proxy, *redis.Client) {
+			proxy := redistest.NewProxy(t, addr)
+			return proxy, proxy.Client(func(o *redis.Options) {
+				o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					if breaks.Add(-1) >= 0 {
+						end()
+					}
+					return (&net.Dialer{}).DialContext(ctx, network, addr)
 				}
-				return subscribe(ctx)
-			}
+			})
+		}
+		t.Run(name, func(t *testing.T) {
+			mini, breaks := redistest.Mini(t), atomic.Int32{}
+			proxy, behind := breaking(t, mini.Addr(), &breaks)
+			b := boxOn(t, redis.NewClient(&redis.Options{Addr: mini.Addr()}), behind)
+			breaks.Store(2)
 			b.Watch("")
+			for range 3 {
+				redistest.Get(t, "a new subscription", b.missed)
+				breaks.Store(3)
+				proxy.CloseAll()
+			}
 			redistest.Get(t, "a new subscription", b.missed)
 			b.tell(t, "hello")
+		})
+		t.Run(name+" in a Cluster", func(t *testing.T) {
+			t.Parallel()
+			breaks := atomic.Int32{}
+			proxy, behind := breaking(t, redistest.StartServer(t, redistest.Newest(t)).Addr(), &breaks)
+			missed, f := make(chan string, 10), &fake{rdb: behind}
+			b := NewSharded(f, func(key string) string { return key }, func(string) {}, func(key string) { missed <- key })
+			defer b.Close()
+			breaks.Store(2)
+			b.Watch("k")
+			for range 3 {
+				redistest.Get(t, "a new subscription", missed)
+				breaks.Store(3)
+				proxy.CloseAll()
+			}
+			redistest.Get(t, "a new subscription", missed)
+			proxy.CloseAll() // which may be due to a failover
+			redistest.Get(t, "a new subscription", missed)
+			f.Lock()
+			defer f.Unlock()
+			redistest.Check(t, errors.Is(f.noticed[len(f.noticed)-1], io.EOF), "noticed %v", f.noticed)
 		})
 	}
 }

@@ -73,25 +73,38 @@ func (n *nodeConn) write(o order) {
 
 // run connects, and reads until the connection ends. Its channels then move to another one.
 func (n *nodeConn) run(subscribe func(ctx context.Context) *redis.PubSub) {
-	b, began, worked := n.b, time.Now(), false
-	var err error
-	if ps := connect(func() *redis.PubSub { return subscribe(n.ctx) }); ps != nil {
-		written := make(chan struct{})
-		go func() {
-			defer close(written)
-			n.writeAll(ps)
+	began, worked := time.Now(), false
+	defer func() { n.moveOn(began, worked) }() // also if a hook of the client ends the goroutine
+	ps := connect(func() *redis.PubSub { return subscribe(n.ctx) })
+	if ps == nil {
+		return
+	}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		defer func() { // also if a hook panics or ends this goroutine
+			if _ = recover(); n.ctx.Err() == nil {
+				_ = ps.Close() // this ends the reader
+			}
 		}()
-		err = receive(n.ctx, ps, func(got any, refused error) bool {
-			known := n.received(got, refused)
-			worked = worked || known && refused == nil
-			return known
-		})
-		n.stop()
+		n.writeAll(ps)
+	}()
+	err := receive(n.ctx, ps, func(got any, refused error) bool {
+		known := n.received(got, refused)
+		worked = worked || known && refused == nil
+		return known
+	})
+	if err != nil && n.ctx.Err() == nil {
+		n.b.cluster.Notice(err)
+	}
+	if n.stop(); err != errLocked {
 		<-written
 	}
-	if err != nil && n.ctx.Err() == nil {
-		b.cluster.Notice(err)
-	}
+}
+
+// moveOn has the channels of a connection that has ended put on another one.
+func (n *nodeConn) moveOn(began time.Time, worked bool) {
+	b := n.b
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n.end()
@@ -114,7 +127,7 @@ func (n *nodeConn) run(subscribe func(ctx context.Context) *redis.PubSub) {
 	}
 }
 
-// writeAll writes the orders until the connection ends.
+// writeAll writes the orders until the connection ends, or one can not be written.
 func (n *nodeConn) writeAll(ps *redis.PubSub) {
 	for {
 		select {
@@ -132,7 +145,6 @@ func (n *nodeConn) writeAll(ps *redis.PubSub) {
 				subscribe = ps.SUnsubscribe
 			}
 			if subscribe(call.EndedCtx, o.c.name) != nil {
-				_ = ps.Close() // this ends the reader
 				return
 			}
 		}
