@@ -113,7 +113,7 @@ var flights = []mutation{
 		"f.all && named {", "f.all && named && false {"),
 	cut("flight: with a Codec hidden fields count", "internal/codec/types.go", "./internal/codec", "TestVersions",
 		"\tcase f.all:\n\t\treturn true\n", ""),
-	cut("flight: a time-out doesn't read as the caller's deadline", "singleflight/callers.go", cache, "",
+	cut("flight: a time-out doesn't read as the caller's deadline", "singleflight/callers.go", "./singleflight", "TestTimeOutIsNoDeadline",
 		"if context.Cause(ctx) == ErrLoadTimeout && errors.Is(err, context.DeadlineExceeded) {", "if false {"),
 	cut("flight: a stale value never masks ErrNotFound", "singleflight/request.go", cache, "TestStaleDoesNotMask",
 		"return q.stale != nil && !errors.Is(err, ErrNotFound) &&", "return q.stale != nil &&"),

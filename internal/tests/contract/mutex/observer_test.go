@@ -109,9 +109,11 @@ func TestObserverThatIsTooSlow(t *testing.T) {
 		s := &stuck{gate: make(chan struct{})}
 		var lines strings.Builder
 		m, _ := f.open(func(c *mutex.Config) { c.Observer, c.Logger = s, slog.New(slog.NewTextHandler(&lines, nil)) })
+		began := time.Now()
 		for range 2100 {
 			unlock(f, f.take(m, "k"))
 		}
+		redistest.AtMost(f, time.Since(began), time.Second, "the turns took %v: the Observer is waited for once")
 		close(s.gate)
 		synctest.Wait()
 		harness.Close(f.T, m)

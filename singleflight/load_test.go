@@ -1,6 +1,7 @@
 package singleflight
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,4 +23,13 @@ func TestLoadAsksForItsPermitAgain(t *testing.T) {
 		redistest.Check(t, isBack && err == nil, "it may ask again: %v, %v", isBack, err)
 		redistest.WantErr(t, g.Close(t.Context()))
 	})
+}
+
+// A loader may return its ctx's error before the time-out of its load is noticed. It is the same time-out, and no
+// deadline of a caller's.
+func TestTimeOutIsNoDeadlineOfTheCaller(t *testing.T) {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, ErrLoadTimeout)
+	defer cancel()
+	got := (&load[string]{}).lookAt(ctx, &callersCode{}, ctx.Err())
+	redistest.Check(t, got == timedOut, "the failure is %v", got.err)
 }
