@@ -114,8 +114,11 @@ func (b *Inbox) setSince(ctx context.Context, since time.Time) {
 // hides what was missed, and never gives up a silent connection. So a subscription that fails
 // is closed, and run opens another one. failures is how many in a row did not work.
 func (b *Inbox) run(ctx context.Context, failures int) {
-	ended := false
+	ended, worked := false, false
 	defer func() {
+		if worked {
+			failures = 0
+		}
 		if !ended { // a hook of the client ended the goroutine
 			b.active.Go(func() { b.run(ctx, failures+1) })
 		}
@@ -133,8 +136,8 @@ func (b *Inbox) run(ctx context.Context, failures int) {
 			return
 		}
 		began := time.Now()
-		wait = pause(failures)
-		if b.read(ctx) {
+		wait, worked = pause(failures), false
+		if b.read(ctx, &worked); worked {
 			// It worked, so the next one may work at once. The pace applies if this one was
 			// cut as soon as it existed.
 			failures, wait = 0, max(0, pace-time.Since(began))
@@ -163,17 +166,17 @@ func connect(subscribe func() *redis.PubSub) (ps *redis.PubSub) {
 	return ps
 }
 
-// read reads one subscription until it fails, and reports whether it worked.
-func (b *Inbox) read(ctx context.Context) (worked bool) {
+// read reads one subscription until it fails. It sets worked once the subscription exists.
+func (b *Inbox) read(ctx context.Context, worked *bool) {
 	ps := connect(func() *redis.PubSub { return b.subscribe(ctx) })
 	if ps == nil {
-		return false
+		return
 	}
 	defer b.setSince(ctx, time.Time{})
 	_ = receive(ctx, ps, func(got any, _ error) bool {
 		switch m := got.(type) {
 		case *redis.Subscription:
-			worked = true
+			*worked = true
 			b.setSince(ctx, time.Now())
 			b.missed()
 		case *redis.Message:
@@ -182,7 +185,6 @@ func (b *Inbox) read(ctx context.Context) (worked bool) {
 		}
 		return got != nil // nil: the server refused the channel
 	})
-	return worked
 }
 
 // receive passes everything that a subscription receives to next, including errors from the
@@ -194,7 +196,7 @@ func receive(ctx context.Context, ps *redis.PubSub, next func(got any, refused e
 	// Only closing the connection ends a read that is under way.
 	closed := make(chan struct{})
 	unhook := context.AfterFunc(ctx, func() { _ = ps.Close(); close(closed) })
-	inHook := true
+	inHook := false
 	defer func() {
 		switch {
 		case inHook:

@@ -18,6 +18,8 @@ var inboxes = []mutation{
 		"b.attachAfter(wait, all)", "_ = wait"),
 	cut("a subscription whose goroutine a hook ends is followed by another", "internal/inbox/inbox.go", "./internal/inbox", "TestHookThatEnds",
 		"if !ended {", "if false {"),
+	cut("a subscription that worked is no failure, however it ends", "internal/inbox/inbox.go", "./internal/inbox", "TestHookThatEnds",
+		"\t\tif worked {\n\t\t\tfailures = 0\n\t\t}\n", ""),
 	cut("a hook that breaks off as a subscription connects again ends no process", "internal/inbox/inbox.go", "./internal/inbox", "TestHookThatEnds",
 		"\t\t\t_ = recover()\n", ""),
 	cut("a subscription that a hook broke off is not closed", "internal/inbox/inbox.go", "./internal/inbox", "TestHookThatEnds",

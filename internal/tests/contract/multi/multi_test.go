@@ -291,7 +291,7 @@ func TestDoReturnsWhatFnDid(t *testing.T) {
 	})
 }
 
-// Several goroutines may close a handle at the same time: one of them, whose ctx ended, may try again.
+// Several goroutines may close a handle at the same time, as after a Close that its ctx ended.
 func TestClosesAtOnce(t *testing.T) {
 	each(t, func(f *fixture) {
 		locks := mutex.Config{Name: f.Family, TTL: time.Second, LocalFor: 20 * time.Millisecond, KeepFor: 300 * time.Millisecond}
