@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -67,6 +68,35 @@ func (s *Site) InUse() int {
 
 // Slack is what a busy machine may add to a bound.
 const Slack = 2 * time.Second
+
+// Lateness measures by how much this process runs later than it asks to, from now until the test ends: for
+// bounds of so many calls that a machine which stands still for seconds adds more than Slack to them.
+func Lateness(tb testing.TB) (soFar func() time.Duration) {
+	const step = 10 * time.Millisecond
+	var sum time.Duration
+	var mu sync.Mutex
+	at := time.Now()
+	late := func() time.Duration { return sum + max(0, time.Since(at)-step) }
+	ended := make(chan struct{})
+	tb.Cleanup(func() { close(ended) })
+	go func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case <-time.After(step):
+				mu.Lock()
+				sum, at = late(), time.Now()
+				mu.Unlock()
+			}
+		}
+	}()
+	return func() time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		return late()
+	}
+}
 
 // Until waits until ok returns nil.
 func Until(tb testing.TB, within time.Duration, ok func() error) {
