@@ -161,9 +161,7 @@ func (g *Group[T]) serverTime(t target) (int64, error) {
 
 // get reads a key for many callers. No caller's ctx bounds it.
 func (g *Group[T]) get(key string) (string, error) {
-	ctx, cancel := g.manager.Client().WithBound(context.Background())
-	defer cancel()
-	text, err := g.manager.Client().Get(ctx, key)
+	text, err := g.manager.Client().GetApart(key)
 	return text, boundAsSlow(context.Background(), err)
 }
 

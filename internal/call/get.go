@@ -44,6 +44,21 @@ func (c *link) Get(ctx context.Context, key string) (text string, err error) {
 	return c.read(ctx, key)
 }
 
+// GetApart is Get on a goroutine of its own, for the library's goroutines: if a hook of the client ends the one that
+// reads, that is an error, and the caller goes on.
+func (c *link) GetApart(key string) (string, error) {
+	r, answered := within(hardBound, func() (r Found) {
+		ctx, cancel := c.WithBound(context.Background())
+		defer cancel()
+		r.Text, r.Err = c.Get(ctx, key)
+		return r
+	})
+	if !answered {
+		r.Err = errNoAnswer
+	}
+	return r.Text, r.Err
+}
+
 // read is Get in a round trip of its own, and at once.
 func (c *link) read(ctx context.Context, key string) (text string, err error) {
 	began := time.Now()

@@ -48,6 +48,7 @@ func (w *world) newClient(number int) *client {
 		o.ReadBufferSize, o.WriteBufferSize = 4<<10, 4<<10
 		o.ReadTimeout = []time.Duration{0, 700 * time.Millisecond, 1700 * time.Millisecond, 4 * time.Second}[number%4]
 	})
+	c.rdb.AddHook(redistest.Around(c.line.hook))
 	c.local = []time.Duration{0, 20 * time.Millisecond, 200 * time.Millisecond}[number%3]
 	c.keep = w.keepFor(number)
 	c.sem = redistest.Must(semaphore.New(c.rdb, semaphore.Config{

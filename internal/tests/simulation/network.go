@@ -1,13 +1,18 @@
 package simulation
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
 	"net"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // network is between the clients and the server. What becomes of a message
@@ -25,7 +30,7 @@ func newNetwork(s schedule, dial func() (net.Conn, error)) *network {
 	n := &network{dial: dial, start: time.Now(), faults: map[verb][]step{}}
 	for _, st := range s {
 		switch st.verb {
-		case lose, slow, stall, refuse:
+		case lose, slow, stall, refuse, misuse:
 			n.faults[st.verb] = append(n.faults[st.verb], st)
 		}
 	}
@@ -87,6 +92,7 @@ func (n *network) line(client int) *line {
 var (
 	errNoRoute = errors.New("no route")
 	errDead    = errors.New("the client is dead")
+	errHook    = errors.New("the hook fails")
 )
 
 // Dial is the client's Dialer.
@@ -127,6 +133,38 @@ func (l *line) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	go c.carry(requests, far, server)
 	go c.carry(replies, server, far)
 	return clientSide{near, c}, nil
+}
+
+// hook is a hook of the client's.
+func (l *line) hook(_ context.Context, cmds []redis.Cmder, send func() error) error {
+	all := l.n.at(misuse, l.client, time.Now())
+	if len(all) == 0 {
+		return send()
+	}
+	f := all[0]
+	var err error
+	if f.late || f.dir == again {
+		err = send()
+	}
+	switch {
+	case f.dir == panics, f.dir == exits && panicsInstead(cmds):
+		panic(errHook)
+	case f.dir == exits:
+		runtime.Goexit()
+	case f.dir == fails:
+		return errHook
+	case err != nil:
+		return send()
+	}
+	return nil
+}
+
+// panicsInstead reports whether a hook is not to call Goexit: on a caller's own goroutine, because then nobody is left
+// to be judged, and as go-redis sets a connection up, because go-redis then uses it with that command's reply under way.
+func panicsInstead(cmds []redis.Cmder) bool {
+	stack := debug.Stack()
+	return bytes.Contains(stack, []byte("simulation.(*world).")) || bytes.Contains(stack, []byte("simulation.(*quorum")) ||
+		slices.Contains([]string{"hello", "client", "auth", "select"}, cmds[0].Name())
 }
 
 // cut ends all connections, the oldest first.

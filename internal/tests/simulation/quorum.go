@@ -176,6 +176,9 @@ func playQuorum(t *testing.T, seed uint64, n int) (w *quorumWorld) {
 		}
 		w.cutOffs = append(w.cutOffs, x)
 	}
+	for g := (&generator{Rand: rand.New(rand.NewPCG(seed, 6))}); g.chance(2); {
+		w.cutOffs = append(w.cutOffs, g.misuse(g.IntN(processes), g.upTo(20*time.Second)))
+	}
 	for i := range n {
 		mini, connect := redistest.Bubble(t)
 		s := &voterServer{mini: mini, connect: connect, direct: connect(), shift: time.Duration(dice.IntN(6001)-3000) * time.Millisecond}

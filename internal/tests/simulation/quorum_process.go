@@ -65,6 +65,7 @@ func (w *quorumWorld) newProcess(number int) *quorumProcess {
 			o.ReadBufferSize, o.WriteBufferSize = 4<<10, 4<<10
 			o.ReadTimeout = []time.Duration{0, 700 * time.Millisecond, 1700 * time.Millisecond}[number]
 		})
+		rdb.AddHook(redistest.Around(l.hook))
 		p.rdbs, p.lines, all = append(p.rdbs, rdb), append(p.lines, l), append(all, rdb)
 	}
 	p.m = redistest.Must(mutex.NewQuorum(all, mutex.Config{Name: "sim", TTL: quorumTTL}))(w.tb)

@@ -38,6 +38,8 @@ const (
 	stall  verb = "stall"  // nothing moves, for: the client is as good as paused
 	refuse verb = "refuse" // no new connections, for
 	cut    verb = "cut"    // ends all connections; what was sent still arrives
+	// What a hook of a client does to what it sends, for; also late, after it was sent.
+	misuse verb = "misuse" // dir: panics, exits, fails, or sends what failed again
 	// What the server's operator does.
 	forget   verb = "forget"   // SCRIPT FLUSH
 	flushAll verb = "flushall" // FLUSHALL
@@ -51,6 +53,14 @@ const (
 	requests = "requests"
 	replies  = "replies"  // and messages
 	messages = "messages" // what comes on a subscribed connection
+)
+
+// What a hook of misuse does.
+const (
+	panics = "panics"
+	exits  = "exits" // its goroutine
+	fails  = "fails"
+	again  = "again"
 )
 
 // everybody is the client of a step that concerns all of them.
@@ -68,7 +78,7 @@ type step struct {
 	slot    string
 
 	wait, hold, extend, load, span, by, keep time.Duration
-	try, fails, obeys, big, silent           bool
+	try, fails, obeys, big, silent, late     bool
 	queued, again                            bool
 }
 
@@ -91,7 +101,7 @@ func (s *step) flags() *flag.FlagSet {
 		all.DurationVar(to, name, *to, "")
 	}
 	for name, to := range map[string]*bool{
-		"try": &s.try, "fails": &s.fails, "obeys": &s.obeys, "big": &s.big, "silent": &s.silent, "queued": &s.queued, "again": &s.again,
+		"try": &s.try, "fails": &s.fails, "obeys": &s.obeys, "big": &s.big, "silent": &s.silent, "late": &s.late, "queued": &s.queued, "again": &s.again,
 	} {
 		all.BoolVar(to, name, *to, "")
 	}
@@ -162,7 +172,7 @@ func (s schedule) String() string {
 // fault reports whether a step is one that may keep a client from being served, and until when.
 func (s step) fault() (until time.Duration, ok bool) {
 	switch s.verb {
-	case lose, slow, stall, refuse, cut, die, flushAll:
+	case lose, slow, stall, refuse, cut, misuse, die, flushAll:
 		return s.at + s.span + s.by, true
 	}
 	return 0, false

@@ -112,6 +112,16 @@ func TestTurnThatWasRevokedIsOverAtOnce(t *testing.T) {
 	}
 }
 
+// A hook of the client ends the goroutine that reads the value for which callers of its process have waited.
+func TestHookThatEndsALookUpForWaiters(t *testing.T) {
+	replay(t, `8m13.695785s do -key=x -load=1.330316s -obeys=true
+8m14.034024s do -client=1 -key=x -load=412.216ms -obeys=true -wait=4.597852s
+8m14.285089s do -client=1 -fails=true -key=x -load=132.4ms
+8m14.547015s stall -for=819.626ms
+8m15.282357s misuse -client=1 -dir=exits -for=1.209098s -late=true
+`)
+}
+
 // What a schedule says is what its text says.
 func TestScheduleText(t *testing.T) {
 	s := generate(1)

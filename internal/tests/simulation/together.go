@@ -13,9 +13,27 @@ const shortLength = 3 * time.Minute
 // plan makes a run from a seed. Every fifth is one of slots, of several at once, or of kept leases.
 func plan(seed uint64) schedule {
 	if seed%5 != 0 {
-		return generate(seed)
+		return misused(seed, generate(seed))
 	}
-	return [](func(uint64) schedule){slotsOf, severalOf, keptOf}[seed/5%3](seed)
+	return misused(seed, [](func(uint64) schedule){slotsOf, severalOf, keptOf}[seed/5%3](seed))
+}
+
+// misused adds hooks that break off around some steps of clients.
+func misused(seed uint64, s schedule) schedule {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 6)), all: s}
+	for range g.IntN(len(s)) / 8 {
+		at := s[g.IntN(len(s))]
+		g.add(g.misuse(at.client, at.at-2*time.Millisecond+g.short(4*time.Second)))
+	}
+	g.all.sort()
+	return g.all
+}
+
+func (g *generator) misuse(client int, at time.Duration) step {
+	return step{
+		at: at, client: client, verb: misuse, span: time.Millisecond + g.short(3*time.Second),
+		dir: []string{panics, exits, fails, again}[g.IntN(4)], late: g.chance(2),
+	}
 }
 
 // slotsOf makes a run in which clients want the same slots at about the same time.

@@ -191,7 +191,7 @@ func (w *world) act(st step) {
 	case forge:
 		w.forge()
 		return
-	case lose, slow, stall, refuse:
+	case lose, slow, stall, refuse, misuse:
 		return // the network knows
 	}
 	w.mu.Lock()
