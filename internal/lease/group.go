@@ -266,15 +266,18 @@ func (m *Manager) goOnEntering(res protocol.Resource) {
 		return
 	}
 	m.Go(func() {
-		err := m.goOn(func() *call.Call {
+		err := errNoAnswer // stays if a hook ends the goroutine
+		defer func() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if m.goingOn = false; err != nil {
+				m.replyLost(res) // the lost reply may have carried grants to our own waiters
+			}
+		}()
+		err = m.goOn(func() *call.Call {
 			c := res.GoOn(m.handle)
 			c.Rank = call.SignOfLife
 			return c
 		}, func(c *call.Call, reply []int64) (protocol.Reply, error) { return res.ReadAsk(c, reply, nil) })
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.goingOn = false; err != nil {
-			m.replyLost(res) // the lost reply may have carried grants to our own waiters
-		}
 	})
 }

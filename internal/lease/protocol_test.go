@@ -3,6 +3,8 @@ package lease_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,8 +15,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/life"
+	"github.com/leasehold-go/leasehold/internal/permits"
 	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
@@ -291,6 +295,54 @@ func TestOneCallAtATime(t *testing.T) {
 		redistest.Expect(t, m.LeavesDue(res), 1, "%d leaves; want one")
 		h.Forget()
 		redistest.NoError(t, l.Release("unlock"))
+	})
+}
+
+// moreToDo is a protocol whose enters stop at a bound.
+type moreToDo struct{ permits.Family }
+
+type moreResource struct{ protocol.Resource }
+
+type moreRequest struct{ protocol.Request }
+
+func (f moreToDo) Resource(key string) (protocol.Resource, error) {
+	r, err := f.Family.Resource(key)
+	return moreResource{r}, err
+}
+
+func (r moreResource) Request(t protocol.Terms) protocol.Request {
+	return moreRequest{r.Resource.Request(t)}
+}
+func (r moreResource) GoOn(string) *call.Call { return r.Ask(nil) }
+func (r moreRequest) ReadEnter(c *call.Call, reply []int64) (protocol.Reply, error) {
+	got, err := r.Request.ReadEnter(c, reply)
+	got.More = true
+	return got, err
+}
+
+// A hook of the client ends the goroutine that goes on where an enter stopped: the next enter's goes on.
+func TestHookThatEndsAContinuation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		rdb := client()
+		warm(t, rdb)
+		cfg := lockConfig(time.Minute)
+		cfg.Protocol = moreToDo{cfg.Protocol.(permits.Family)}
+		m := redistest.Must(lease.New(rdb, cfg))(t)
+		sent := record(rdb)
+		for i := range 2 {
+			sent.spoilWith(func(cmd redis.Cmder) error {
+				if script(cmd) == "ask" && i == 0 {
+					runtime.Goexit()
+				}
+				return nil
+			})
+			l := mustTake(t, m, fmt.Sprint(i))
+			synctest.Wait()
+			redistest.Expect(t, sent.count("ask"), i+1, "the handle went on %d times")
+			redistest.WantErr(t, l.Release("unlock"))
+		}
+		redistest.WantErr(t, m.Close(t.Context()))
 	})
 }
 

@@ -197,6 +197,8 @@ var client = []mutation{
 		"case a.enters == 0, a.runs == 0", "case a.runs == 0"),
 	cut("a hook that ends its goroutine answers its caller", "internal/call/wait.go", lockFaults, "TestHookThatEndsReads",
 		"\t\tdefer func() { done <- r }() // runs even if a hook ends this goroutine\n\t\tr.v, r.err = f(nested.Calm{Context: ctx})", "\t\tr.v, r.err = f(nested.Calm{Context: ctx})\n\t\tdone <- r"),
+	cut("a continuation that a hook ended is followed by another", "internal/lease/group.go", "./internal/lease", "TestHookThatEndsAContinuation",
+		"if m.goingOn = false; err != nil {", "if err == nil {\n\t\t\t\tm.goingOn = false\n\t\t\t} else {"),
 	cut("a hook ends no goroutine that reads for waiters", "singleflight/lookup.go", simulation, "TestHookThatEndsALookUp",
 		"GetApart(key)", "Get(g.manager.Client().Brief(), key)"),
 	cut("a handle that is closed has nothing to wait for", "internal/lease/manager.go", ".", "CloseAfterClose",
