@@ -128,4 +128,5 @@ func (w *world) shut(c *client) {
 		w.wantNothingOf(c)
 	}
 	_ = c.rdb.Close()
+	c.line.cut() // go-redis loses a connection if a hook panics while it is set up
 }

@@ -143,7 +143,7 @@ func (l *line) hook(_ context.Context, cmds []redis.Cmder, send func() error) er
 	}
 	f := all[0]
 	var err error
-	if f.late || f.dir == again {
+	if f.late && f.dir != swallows || f.dir == again {
 		err = send()
 	}
 	switch {
@@ -154,7 +154,7 @@ func (l *line) hook(_ context.Context, cmds []redis.Cmder, send func() error) er
 	case f.dir == fails:
 		return errHook
 	case err != nil:
-		return send()
+		return send() // again
 	}
 	return nil
 }

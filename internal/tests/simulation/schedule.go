@@ -39,7 +39,7 @@ const (
 	refuse verb = "refuse" // no new connections, for
 	cut    verb = "cut"    // ends all connections; what was sent still arrives
 	// What a hook of a client does to what it sends, for; also late, after it was sent.
-	misuse verb = "misuse" // dir: panics, exits, fails, or sends what failed again
+	misuse verb = "misuse" // dir: panics, exits, fails, swallows it, or sends what failed again
 	// What the server's operator does.
 	forget   verb = "forget"   // SCRIPT FLUSH
 	flushAll verb = "flushall" // FLUSHALL
@@ -57,10 +57,11 @@ const (
 
 // What a hook of misuse does.
 const (
-	panics = "panics"
-	exits  = "exits" // its goroutine
-	fails  = "fails"
-	again  = "again"
+	panics   = "panics"
+	exits    = "exits" // its goroutine
+	fails    = "fails"
+	swallows = "swallows"
+	again    = "again"
 )
 
 // everybody is the client of a step that concerns all of them.

@@ -32,7 +32,7 @@ func misused(seed uint64, s schedule) schedule {
 func (g *generator) misuse(client int, at time.Duration) step {
 	return step{
 		at: at, client: client, verb: misuse, span: time.Millisecond + g.short(3*time.Second),
-		dir: []string{panics, exits, fails, again}[g.IntN(4)], late: g.chance(2),
+		dir: []string{panics, exits, fails, swallows, again}[g.IntN(5)], late: g.chance(2),
 	}
 }
 
