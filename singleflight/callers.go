@@ -126,10 +126,10 @@ var notFound = &failure{err: ErrNotFound, kind: envelope.NotFound}
 var timedOut = &failure{err: errLoadTimeout, kind: envelope.Timeout, payload: errLoadTimeout.Error()}
 
 // produce calls the loader, and does all that a load needs of its callers' code, on one
-// goroutine.
-func (d *load[T]) produce(ctx context.Context) <-chan product[T] {
+// goroutine. If the Observer has replaced ctx, the loader gets that one, with the deadline of ctx.
+func (d *load[T]) produce(ctx, replaced context.Context) <-chan product[T] {
 	var (
-		c      = &callersCode{runs: "the loader"}
+		c      = &callersCode{runs: "the Observer's ctx"}
 		p      product[T]
 		err    error // the loader's
 		loaded bool  // the loader and TTLFor have returned
@@ -140,6 +140,14 @@ func (d *load[T]) produce(ctx context.Context) <-chan product[T] {
 	d.returned = returned
 	code := func() {
 		var values map[string]T
+		if at, bounded := ctx.Deadline(); bounded && replaced != nil {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadlineCause(replaced, at, ErrLoadTimeout)
+			defer cancel()
+		} else if replaced != nil {
+			ctx = replaced
+		}
+		c.runs = "the loader"
 		values, err = d.loader(ctx, slices.Clone(d.keys))
 		p.took = time.Since(began)
 		p.parts = d.partsOf(c, values)

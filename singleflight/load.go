@@ -185,8 +185,8 @@ func (d *load[T]) endFor(f *flight[T], why error) {
 func (d *load[T]) callLoader() product[T] {
 	g := d.g
 	d.count()
-	base, ended := d.observed()
-	ctx, cancel := base, context.CancelFunc(func() {})
+	replaced, ended := d.observed()
+	ctx, cancel := d.ctx, context.CancelFunc(func() {})
 	var late <-chan time.Time
 	if g.cfg.LoadTimeout > 0 {
 		ctx, cancel = context.WithTimeoutCause(ctx, g.cfg.LoadTimeout, ErrLoadTimeout)
@@ -198,7 +198,7 @@ func (d *load[T]) callLoader() product[T] {
 	began := time.Now()
 	var p product[T]
 	select {
-	case p = <-d.produce(ctx):
+	case p = <-d.produce(ctx, replaced):
 	case <-late:
 		<-ctx.Done() // its deadline is now, unless it ended earlier
 		p = product[T]{failed: timedOut, took: time.Since(began)}

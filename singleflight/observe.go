@@ -52,22 +52,21 @@ func (g *Group[T]) failed(began time.Time, errs []error) {
 	}
 }
 
-// observed tells the Observer of the start of a load. It returns the ctx for the loader, and a
-// function that tells of the end of the load. The ctx passed to that function is the one that
-// the loader got.
-func (d *load[T]) observed() (base context.Context, ended func(p product[T], ctx context.Context)) {
+// observed tells the Observer of the start of a load. It returns the ctx that the Observer has
+// set for the loader, nil if none, and a function that tells of the end of the load. That gets the
+// load's own ctx, because a method of the Observer's may end the goroutine.
+func (d *load[T]) observed() (replaced context.Context, ended func(p product[T], ctx context.Context)) {
 	g := d.g
 	if g.cfg.Observer == nil {
-		return d.ctx, func(product[T], context.Context) {}
+		return nil, func(product[T], context.Context) {}
 	}
 	l := &leasehold.Load{Context: d.ctx, Keys: len(d.keys)}
 	began := time.Now()
-	base = d.ctx
 	// If the Observer hangs, it may set the ctx at any time.
-	if g.observe(leasehold.Event{Kind: leasehold.EventLoadStarted, Load: l}) && l.Context != nil {
-		base = nested.Calm{Context: l.Context}
+	if g.observe(leasehold.Event{Kind: leasehold.EventLoadStarted, Load: l}) && l.Context != nil && l.Context != d.ctx {
+		replaced = nested.Calm{Context: l.Context}
 	}
-	return base, func(p product[T], ctx context.Context) {
+	return replaced, func(p product[T], ctx context.Context) {
 		g.observe(leasehold.Event{
 			Kind: leasehold.EventLoadEnded, Load: l, Duration: time.Since(began), Outcome: loadOutcome(p, ctx),
 		})

@@ -23,7 +23,7 @@ var telemetry = []mutation{
 	cut("events: Redis is out of reach once", "internal/report/report.go", events, "",
 		"if _, known := r.away[name]; !known {", "if true {"),
 	cut("events: the loader gets the Observer's ctx", "singleflight/observe.go", events, "",
-		"\t\tbase = nested.", "\t\t_ = nested."),
+		"\t\treplaced = nested.", "\t\t_ = nested."),
 	cut("events: no method of that ctx ends the process", "singleflight/observe.go", "./internal/tests/contract/singleflight", "TestObserverThatLeavesNoCtx",
 		"nested.Calm{Context: l.Context}\n", "nested.Calm{Context: l.Context}.Context\n"),
 	cut("events: logs name the hash of the key", "internal/lease/events.go", events, "",
