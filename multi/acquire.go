@@ -250,8 +250,8 @@ func (one *taken) fails(ctx context.Context, err error) error {
 
 // fail ends the call without a lease. If an item was lost meanwhile, that is why.
 func (t *taking) fail(err error) error {
-	if why := context.Cause(t.ctx); why != nil && t.parent.Err() == nil {
-		err = why
+	if t.ctx.Err() == context.Canceled && t.parent.Err() != context.Canceled { // the end of parent may have followed
+		err = context.Cause(t.ctx)
 	}
 	t.giveUp(err)
 	return err

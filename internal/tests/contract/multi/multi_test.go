@@ -145,6 +145,32 @@ func TestNothingIsHeldAfterAnError(t *testing.T) {
 	})
 }
 
+// endsUnheard is a ctx whose Done has not been heard of yet as its deadline comes.
+type endsUnheard struct {
+	context.Context
+	at time.Time
+}
+
+func (c endsUnheard) Err() error {
+	if time.Now().Before(c.at) {
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
+// If an item is lost and ctx ends in the same moment, the error is that of the one or of the other.
+func TestLossAsCtxEnds(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		p, other := f.open(func(c *mutex.Config) { c.MaxHold = time.Second }), f.open()
+		b := other.takeLock("b")
+		ctx := endsUnheard{f.Context(), time.Now().Add(time.Second)}
+		_, err := multi.Acquire(ctx, p.lockItems("a", "b")...)
+		redistest.WantErr(f, err, leasehold.ErrMaxHold)
+		redistest.NoError(f, b.Unlock())
+		f.wantFree("a", "b")
+	})
+}
+
 // The Context ends with the first item that is lost, and says which one that was.
 func TestContextEndsWithTheFirstLoss(t *testing.T) {
 	each(t, func(f *fixture) {
