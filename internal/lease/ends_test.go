@@ -139,3 +139,15 @@ func TestCtxThatPanicsLeavesNoLease(t *testing.T) {
 		redistest.NoError(t, l.Release("unlock"))
 	})
 }
+
+// A release that says that the lease was lost finds its Context ended, also if another goroutine is about to end it.
+func TestReleaseOfALostLeaseEndsItsContext(t *testing.T) {
+	inBubble(t, time.Minute, func(t *testing.T, _ *redis.Client, m *lease.Manager) {
+		l := mustTake(t, m, "k")
+		ctx := l.Context()
+		l.EndUnheard()
+		redistest.WantErr(t, ctx.Err())
+		redistest.WantErr(t, l.Release("unlock"), leasehold.ErrLost)
+		redistest.WantErr(t, context.Cause(ctx), leasehold.ErrLost)
+	})
+}

@@ -167,3 +167,11 @@ func (c slowNow) Now(key string) (us int64, wait *call.Question) {
 }
 
 func (m *Manager) StandsStill() { m.client = slowNow{m.client} }
+
+// EndUnheard makes the server say that the lease is gone, as it is right before its Context ends.
+func (l *Lease) EndUnheard() {
+	l.a.m.mu.Lock()
+	defer l.a.m.mu.Unlock()
+	gone := &protocol.Result{Outcome: life.Outcome{Code: life.Gone}}
+	l.a.after(l.a.life.OnRenew(&gone.Outcome, time.Second, 0, l.a.m.now()), gone)
+}

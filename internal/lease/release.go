@@ -82,6 +82,7 @@ func (l *Lease) end(op string, completes bool) error {
 		}
 		return nil
 	case life.Lost:
+		_ = l.Ended()
 		a.tellStale()
 		return a.fail(op)
 	}

@@ -6,6 +6,8 @@ const multiTests = "./internal/tests/contract/multi"
 var several = []mutation{
 	cut("a caller leaves no lease behind if its ctx panics", "internal/lease/acquire.go", leaseTests, "TestCtxThatPanics",
 		"if !returned {", "if !returned && false {"),
+	cut("a release that says that the lease was lost finds its Context ended", "internal/lease/release.go", leaseTests, "TestReleaseOfALost",
+		"\t\t_ = l.Ended()\n", ""),
 	cut("multi: nothing is kept behind a refusal", "multi/acquire.go", "./multi", "TestExplorerOfCalls",
 		"\t\theld = min(held, i)\n", "\t\theld = len(errs) - 1\n"),
 	cut("multi: nothing is held behind an item that is queued for", "multi/acquire.go", multiTests, "Nothing",
