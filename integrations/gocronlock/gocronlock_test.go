@@ -3,6 +3,7 @@ package gocronlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -127,6 +128,19 @@ func TestEachTickRunsOnce(t *testing.T) {
 			}
 			all.check(t, c.period)
 		})
+	}
+}
+
+// A job that found no permit of its own has failed, and gocron's listeners are told so.
+func TestBusyJobIsToldTheListeners(t *testing.T) {
+	for _, wait := range []time.Duration{0, redistest.Soon} {
+		failed := make(chan error, 100)
+		task, err := gocronlock.Task(newMutex(t, redistest.MiniClient(t), redistest.Name(t)), "job", gocronlock.Config{Slot: onlyTick, Wait: wait},
+			func(context.Context, uint64) error { return fmt.Errorf("no permit to export: %w", leasehold.ErrBusy) })
+		redistest.WantErr(t, err)
+		startJob(t, newClock(0), 20*time.Millisecond, task, gocron.WithEventListeners(
+			gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { failed <- err })))
+		redistest.WantErr(t, redistest.Get(t, "the error of the job", failed), leasehold.ErrBusy)
 	}
 }
 

@@ -85,13 +85,14 @@ func Task(m *mutex.Mutex, name string, cfg Config, fn func(ctx context.Context, 
 	return gocron.NewTask(func(ctx context.Context) error {
 		slot := cfg.Slot(cfg.Now())
 		ctx = context.WithValue(ctx, slotKey{}, slot)
+		var ran bool
 		var err error
 		if cfg.Wait == 0 {
-			_, err = m.TryDoOnce(ctx, name, slot, cfg.Keep, fn)
+			ran, err = m.TryDoOnce(ctx, name, slot, cfg.Keep, fn)
 		} else {
-			err = waitAndDo(ctx, m, name, slot, cfg, fn)
+			ran, err = waitAndDo(ctx, m, name, slot, cfg, fn)
 		}
-		if errors.Is(err, leasehold.ErrBusy) {
+		if !ran && errors.Is(err, leasehold.ErrBusy) { // that of a job is the job's own
 			return nil
 		}
 		return err
@@ -108,18 +109,19 @@ func SlotOf(ctx context.Context) string {
 
 // waitAndDo runs fn once for the slot, after a wait of up to cfg.Wait. The ctx of the wait is
 // the parent of the lock's, so a timer that fn stops ends it, and no deadline.
-func waitAndDo(ctx context.Context, m *mutex.Mutex, name, slot string, cfg Config, fn func(ctx context.Context, token uint64) error) error {
+func waitAndDo(ctx context.Context, m *mutex.Mutex, name, slot string, cfg Config, fn func(ctx context.Context, token uint64) error) (ran bool, err error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	timer := time.AfterFunc(cfg.Wait, cancel)
 	defer timer.Stop()
-	_, err := m.DoOnce(waiting, name, slot, cfg.Keep, func(ctx context.Context, token uint64) error {
+	_, err = m.DoOnce(waiting, name, slot, cfg.Keep, func(ctx context.Context, token uint64) error {
 		if !timer.Stop() {
 			return leasehold.ErrBusy // the wait was over when the lock came
 		}
+		ran = true
 		return fn(ctx, token)
 	})
-	return err
+	return ran, err
 }
 
 func (c *Config) check(m *mutex.Mutex, name string, noFunction bool) error {
