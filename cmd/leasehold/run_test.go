@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -103,6 +104,16 @@ func TestProgramGetsKeyTokenAndInput(t *testing.T) {
 	}
 	got := run("--semaphore", s.name, "--limit", "1", "--key", "k", "--", "sh", "-c", script)
 	redistest.CheckNow(t, got == "input|k||sh|", "under a permit it sees %q", got)
+}
+
+// The guard passes them on, and what it is told itself does not bound them.
+func TestProgramGetsItsArgumentsAsTheyAre(t *testing.T) {
+	s := newSite(t)
+	words := append([]string{"caf\xe9", "", "<&>\u2028", "a\nb"}, slices.Repeat([]string{strings.Repeat("x", 100)}, 2000)...)
+	cmd := command(t, s.url, s.args(append([]string{"--", "printf", `%s\n`}, words...)...)...)
+	got, err := cmd.Output()
+	redistest.WantErr(t, err)
+	redistest.Check(t, string(got) == strings.Join(words, "\n")+"\n", "of %d arguments the program gets %d bytes: %.60q", len(words), len(got), got)
 }
 
 // group is a program with a child of its own that outlives signals to itself; it prints the pids of both.

@@ -43,25 +43,25 @@ import (
 //	stopped       the guard ends the program because the lease ends
 //	exit STATUS   the program has ended, and so has what it left behind
 
-// task is what the guard has to know from the start.
+// task is what the guard has to know from the start, beside the program: path and arguments are arguments of its
+// own, because they may hold bytes that no JSON can, and be more than one argument may.
 type task struct {
-	Path          string
-	Argv          []string
 	Grace         time.Duration
 	Lost          string
 	Group         int // the program's process group; 0 = one of its own
 	Lines, Answer int // the guard's ends of the two pipes
 }
 
-// Guard is the main function of the guard process; its argument is a task.
+// Guard is the main function of the guard process; its arguments are a task, the program's path and its arguments.
 func Guard(args []string) int {
 	// What stops the tool or the program must not stop the guard: it ends with the pipe.
 	// The program must not inherit that, so that the signals are caught, not ignored.
 	catch(neither, append([]syscall.Signal{unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT}, passed...)...)
 	g := &guard{lines: make(chan string), changes: make(chan os.Signal, 1)}
-	if len(args) != 1 || json.Unmarshal([]byte(args[0]), &g.task) != nil {
+	if len(args) < 3 || json.Unmarshal([]byte(args[0]), &g.task) != nil {
 		return CodeTool
 	}
+	g.path, g.argv = args[1], args[2:]
 	syscall.CloseOnExec(g.Lines)
 	syscall.CloseOnExec(g.Answer)
 	g.answers = os.NewFile(uintptr(g.Answer), "answers")
@@ -81,6 +81,8 @@ func Guard(args []string) int {
 
 type guard struct {
 	task
+	path    string
+	argv    []string
 	lines   chan string
 	answers *os.File
 	changes chan os.Signal // children have ended, stopped or gone on
@@ -178,7 +180,7 @@ func (g *guard) start() {
 		g.say("failed 0")
 		return
 	}
-	pid, err := syscall.ForkExec(g.Path, g.Argv, &syscall.ProcAttr{
+	pid, err := syscall.ForkExec(g.path, g.argv, &syscall.ProcAttr{
 		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true, Pgid: g.Group},
 	})
 	if err != nil {

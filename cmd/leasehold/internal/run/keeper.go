@@ -35,7 +35,7 @@ func startGuard(path string, o Options, env []string, group int) (*keeper, error
 	}
 	defer in.Close()
 	defer out.Close()
-	t := task{Path: path, Argv: o.Program, Grace: o.Grace, Lost: o.Lost, Group: group, Lines: int(in.Fd()), Answer: int(out.Fd())}
+	t := task{Grace: o.Grace, Lost: o.Lost, Group: group, Lines: int(in.Fd()), Answer: int(out.Fd())}
 	text, err := json.Marshal(t)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func startGuard(path string, o Options, env []string, group int) (*keeper, error
 			return nil, err
 		}
 	}
-	p, err := startSelf([]string{guardCommand, string(text)}, &os.ProcAttr{
+	p, err := startSelf(append([]string{guardCommand, string(text), path}, o.Program...), &os.ProcAttr{
 		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
 	if err != nil {
