@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
@@ -17,8 +18,11 @@ import (
 func TestExitCodes(t *testing.T) {
 	s := newSite(t)
 	busy := s.holds()
-	plain := filepath.Join(t.TempDir(), "plain")
+	const hostile = "\x1b[2J"
+	defer redistest.Must(s.locks(time.Minute).Lock(t.Context(), hostile))(t).Unlock()
+	plain, empty := filepath.Join(t.TempDir(), "plain"), filepath.Join(t.TempDir(), "empty")
 	redistest.WantErr(t, os.WriteFile(plain, []byte("no program"), 0o644))
+	redistest.WantErr(t, os.WriteFile(empty, []byte("\n"), 0o600))
 	of := func(key string, more ...string) []string {
 		return append([]string{"run", "--mutex", s.name, "--key", key}, more...)
 	}
@@ -61,6 +65,14 @@ func TestExitCodes(t *testing.T) {
 		"a short keep":               {s.args("--once", "s", "--keep", "999ms", "--", "true"), 64},
 		"keep without a slot":        {s.args("--keep", "1h", "--", "true"), 64},
 		"a slot of permits":          {permit("--limit", "2", "--once", "s", "--keep", "1h", "--", "true"), 64},
+		"a quorum without a URL":     {of("q", "--quorum", "", "--", "true"), 64},
+		"the same, of doctor":        {[]string{"doctor", "--quorum", ""}, 64},
+		"a wait without a time":      {of("w", "--wait", "", "--", "true"), 64},
+		"a program without a name":   {s.args("--", ""), 64},
+		"busy, with a hostile key":   {of(hostile, "--wait", "0", "--conflict-exit-code", "0", "--", "true"), 0},
+		"a negative time":            {[]string{"ls", "--held-longer", "-5s"}, 64},
+		"a token file without token": {[]string{"serve", "--listen", "127.0.0.1:99999", "--token-file", empty}, 64},
+		"a token file without name":  {[]string{"serve", "--listen", "127.0.0.1:99999", "--token-file", ""}, 64},
 		"a URL as a command":         {[]string{"redis://:S3cr3t@h"}, 64},
 		"a URL as an argument":       {[]string{"ls", "a", "redis://:S3cr3t@h"}, 64},
 		"a URL as a value":           {[]string{"ls", "--sort", "redis://:S3cr3t\"@h"}, 64},
@@ -72,7 +84,7 @@ func TestExitCodes(t *testing.T) {
 				t.Parallel()
 				x := start(t, s.url, c.args...)
 				code, said := x.code(), x.stderr.String()
-				redistest.Check(t, code == c.code && !strings.Contains(said, "S3c") && !strings.Contains(said, "left processes behind"),
+				redistest.Check(t, code == c.code && !strings.Contains(said, "S3c") && !strings.Contains(said, "\x1b") && !strings.Contains(said, `\x09`) && !strings.Contains(said, "left processes behind"),
 					"exit code %d, want %d; standard error: %s", code, c.code, said)
 			})
 		}

@@ -155,7 +155,7 @@ was set.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			var err error
 			if x.n, err = strconv.Atoi(args[0]); err != nil {
-				return usagef("set-limit: the limit is %q; want a number", args[0])
+				return usagef("set-limit: the limit is %q; want a number from 0 to 100000, or of a total to 1000000", args[0])
 			}
 			if x.family == "" || (x.key == "") != x.total {
 				return usagef("set-limit: want --semaphore NAME, and --key KEY or --total")

@@ -48,7 +48,7 @@ hold; 64 bad arguments; 69 Redis is out of reach.`,
 				}
 				return err
 			}
-			if len(quorum) > 0 {
+			if quorum != nil {
 				rdbs, err := a.dialAll(c.Context(), quorum)
 				if err != nil {
 					return err

@@ -57,6 +57,9 @@ error. A name that is no UTF-8 is also given as family_base64 or key_base64.`,
 			if !slices.Contains(listing.Orders, order) {
 				return usagef("ls: --sort is %q; want one of %s", order, strings.Join(listing.Orders, ", "))
 			}
+			if longer < 0 {
+				return usagef("ls: --held-longer is %v; want 0 or more", longer)
+			}
 			return a.with(c.Context(), func(rdb redis.UniversalClient) error {
 				l := listing.New(rdb, a.prefix)
 				found, err := l.Resources(c.Context())

@@ -101,13 +101,14 @@ func (a *app) with(ctx context.Context, do func(rdb redis.UniversalClient) error
 	return withCode(do(rdb))
 }
 
-// dialAll makes the clients of the servers of a quorum, or, without URLs, that of the command.
+// dialAll makes the clients of the servers of a quorum, or, if urls is nil, that of the command. A flag with an empty
+// value leaves no URL: it must not mean another server.
 func (a *app) dialAll(ctx context.Context, urls []string) (all []redis.UniversalClient, err error) {
-	if len(urls) == 0 {
+	if urls == nil {
 		rdb, err := a.dial(ctx)
 		return []redis.UniversalClient{rdb}, err
 	}
-	if slices.Contains(urls, "") {
+	if len(urls) == 0 || slices.Contains(urls, "") {
 		return nil, usagef("--quorum has an empty URL")
 	}
 	for _, url := range urls {
@@ -161,7 +162,8 @@ func Execute(ctx context.Context, args []string) (code, signal int) {
 	if !errors.As(err, &e) {
 		e = &run.Error{Code: 1, Err: err}
 		if isUsage(err) {
-			e = &run.Error{Code: run.CodeUsage, Err: fmt.Errorf("%w; see leasehold help", err)}
+			// A command that is similar is named on lines of its own.
+			e = &run.Error{Code: run.CodeUsage, Err: fmt.Errorf("%s; see leasehold help", strings.Join(strings.Fields(err.Error()), " "))}
 		}
 	}
 	if e.Err != nil {
@@ -179,13 +181,7 @@ func message(err error, args []string) string {
 			said = strings.NewReplacer(quoted[1:len(quoted)-1], "…", behind, "…").Replace(said)
 		}
 	}
-	lines := strings.Split("leasehold: "+said, "\n")
-	for i, line := range lines {
-		if safe := text.Safe(line); strings.ReplaceAll(safe, `\\`, `\`) != line {
-			lines[i] = safe
-		}
-	}
-	return strings.Join(lines, "\n")
+	return text.Prose("leasehold: " + said)
 }
 
 // output is standard output. It remembers that it could not be written, which most commands

@@ -28,9 +28,10 @@ func (a *app) run() *cobra.Command {
 while it holds that, and gives it back when the program has ended.
 
 The lease is renewed while the program runs. If it can't be renewed, because
-Redis is out of reach or this tool was stopped or killed, a small guard process
-ends the program and all that descends from it: SIGTERM --grace before the lease
-ends, SIGKILL at its end. No other holder starts while the program still runs. A
+Redis is out of reach or this tool was stopped, a small guard process ends the
+program and all that descends from it: SIGTERM --grace before the lease ends,
+SIGKILL at its end. If this tool was killed, SIGKILL comes at once. No other
+holder starts while the program still runs. A
 daemon in a session of its own is not reached; its writes are refused if they
 carry LEASEHOLD_TOKEN and the resource checks it. A program that runs as another
 user (setuid) is refused, because it could not be ended: use sudo leasehold run,
@@ -65,7 +66,7 @@ Exit codes: the program's own, or 128 + the number of the signal that ended it;
   # at most three exports of this customer in the fleet, others wait
   leasehold run --semaphore exports --key acme --limit 3 -- ./export acme`,
 		RunE: func(c *cobra.Command, args []string) error {
-			o.Program, o.Prefix, o.Quorum = args, a.prefix, len(quorum) > 0
+			o.Program, o.Prefix, o.Quorum = args, a.prefix, quorum != nil
 			if err := checkRun(c, &o, wait, conflict); err != nil {
 				return usage(err)
 			}
@@ -74,7 +75,7 @@ Exit codes: the program's own, or 128 + the number of the signal that ended it;
 			if errors.As(err, &e) && e.Code == run.CodeConflict {
 				e.Code = conflict
 				if conflict == 0 {
-					fmt.Fprintf(a.err, "leasehold: %v\n", e.Err)
+					fmt.Fprintln(a.err, message(e.Err, nil))
 					return nil
 				}
 			}
@@ -124,7 +125,7 @@ func checkRun(c *cobra.Command, o *run.Options, wait string, conflict int) error
 		return fmt.Errorf("run: --keep is %v; want at least 1s", o.Keep)
 	case o.Once == "" && c.Flags().Changed("keep"):
 		return errors.New("run: --keep is for --once")
-	case len(o.Program) == 0:
+	case len(o.Program) == 0 || o.Program[0] == "":
 		return errors.New("run: no program: want -- PROGRAM [ARGUMENT…]")
 	case o.Lost != run.LostTerm && o.Lost != run.LostKill && o.Lost != run.LostWarn:
 		return fmt.Errorf("run: --lost is %q; want term, kill or warn", o.Lost)
@@ -140,7 +141,7 @@ func checkRun(c *cobra.Command, o *run.Options, wait string, conflict int) error
 		return fmt.Errorf("run: --grace is %v; want 0 to %v, a third of --ttl", o.Grace, o.TTL/3)
 	}
 	o.Wait = -1
-	if wait != "" {
+	if c.Flags().Changed("wait") {
 		d, err := time.ParseDuration(wait)
 		if err != nil || d < 0 {
 			return fmt.Errorf("run: --wait is %q; want a duration such as 30s, or 0", wait)

@@ -45,12 +45,15 @@ show once a second; while nobody watches it asks nothing.`,
 				return usagef("serve: --listen is %q; want host:port", listen)
 			}
 			opt := page.Options{Prefix: a.prefix, Changes: changes, Token: os.Getenv("LEASEHOLD_PAGE_TOKEN")}
-			if tokenFile != "" {
+			if c.Flags().Changed("token-file") {
 				text, err := os.ReadFile(tokenFile)
 				if err != nil {
 					return usagef("serve: --token-file can't be read: %w", err)
 				}
-				opt.Token = strings.TrimSpace(string(text))
+				// Without a token everybody on this machine would be let in.
+				if opt.Token = strings.TrimSpace(string(text)); opt.Token == "" {
+					return usagef("serve: --token-file has no token; want one of at least 16 bytes")
+				}
 			}
 			if loopback(host) {
 				opt.Hosts = []string{"localhost", "127.0.0.1", "::1", strings.ToLower(host)}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
 )
 
 // The predecessors are the leases of the key that an operator revoked. Revoking hands a lease
@@ -90,8 +91,8 @@ func (f *family) running(ctx context.Context) (permits int, longest time.Duratio
 
 // number reads a field; 0 where it is none.
 func number(field any) int64 {
-	text, _ := field.(string)
-	n, _ := strconv.ParseInt(text, 10, 64)
+	digits, _ := field.(string)
+	n, _ := strconv.ParseInt(digits, 10, 64)
 	return n
 }
 
@@ -158,5 +159,5 @@ func (f *family) noteEnded(id string) {
 }
 
 func warn(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "leasehold: "+format+"\n", args...)
+	fmt.Fprintln(os.Stderr, text.Prose(fmt.Sprintf("leasehold: "+format, args...)))
 }

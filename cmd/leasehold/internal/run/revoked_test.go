@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"testing"
 	"time"
 
@@ -35,6 +36,19 @@ func (always) Context() context.Context                    { return context.Back
 func (always) Deadline() time.Time                         { return time.Now().Add(time.Hour) }
 func (always) ID() string                                  { return "id" }
 func (always) Extend(context.Context, time.Duration) error { return nil }
+
+// The words of a server, a reason and the name of a process may hold anything.
+func TestWarningsAreHarmlessOnATerminal(t *testing.T) {
+	r, w, err := os.Pipe()
+	redistest.WantErr(t, err)
+	defer r.Close()
+	real := os.Stderr
+	os.Stderr = w
+	warn("%s", "\x1b[2J")
+	os.Stderr = real
+	redistest.WantErr(t, w.Close())
+	redistest.Expect(t, string(redistest.Must(io.ReadAll(r))(t)), "leasehold: \\x1b[2J\n", "the warning is %q")
+}
 
 // A lease that comes as the time to wait is over is given back.
 func TestLeaseThatComesTooLateIsGivenBack(t *testing.T) {

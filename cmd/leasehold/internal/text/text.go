@@ -29,7 +29,7 @@ func Safe(s string) string {
 			b.WriteString(`\\`)
 		case harmless(r):
 			b.WriteRune(r)
-		case r < 0x100:
+		case r < utf8.RuneSelf: // beyond that \x is a byte that is no UTF-8
 			fmt.Fprintf(&b, `\x%02x`, r)
 		case r < 0x10000:
 			fmt.Fprintf(&b, `\u%04x`, r)
@@ -39,6 +39,18 @@ func Safe(s string) string {
 		i += n
 	}
 	return b.String()
+}
+
+// Prose is a message that may hold words of somebody else's choosing. Its lines stay. A line without anything that
+// Safe replaces keeps its backslashes as they are.
+func Prose(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, line := range lines {
+		if safe := Safe(line); strings.ReplaceAll(safe, `\\`, `\`) != line {
+			lines[i] = safe
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // harmless says that a character takes a place of its own and does nothing else.
