@@ -76,6 +76,8 @@ func TestExitCodes(t *testing.T) {
 		"a URL as a command":         {[]string{"redis://:S3cr3t@h"}, 64},
 		"a URL as an argument":       {[]string{"ls", "a", "redis://:S3cr3t@h"}, 64},
 		"a URL as a value":           {[]string{"ls", "--sort", "redis://:S3cr3t\"@h"}, 64},
+		"a URL with blanks":          {[]string{"ls", "a", "redis://:S3cr3t  x\t@h"}, 64},
+		"a command with blanks":      {[]string{"redis://:S3cr3t  x\t@h"}, 64},
 		"a URL of a misspelt flag":   {[]string{"--redi=redis://:S3cr3t@h", "ls"}, 64},
 	}
 	t.Run("codes", func(t *testing.T) {
@@ -90,6 +92,7 @@ func TestExitCodes(t *testing.T) {
 		}
 	})
 	s.run("--wait", "1s", "--", "true").ends(75, "mutex "+s.name+"/k was not free in time", "the program did not run", "leasehold show --mutex "+s.name+" --key k")
+	start(t, "", "ls", "--redis", "redis://127.0.0.1:1").ends(69, "127.0.0.1:1: connect") // an address is no secret
 	busy.signal(syscall.SIGTERM)
 	busy.ends(128 + 15)
 	for _, key := range []string{"a", "b", "c", "k"} {
@@ -169,11 +172,15 @@ func TestCutNetworkStopsTheProgramInTime(t *testing.T) {
 func TestSignalWhileWaitingLeavesNoWaiter(t *testing.T) {
 	s := newSite(t)
 	s.holds()
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+	for sig, code := range map[syscall.Signal]int{
+		syscall.SIGTERM: -15, syscall.SIGINT: -2, syscall.SIGHUP: -1,
+		syscall.SIGQUIT: 131, // it dies of none, because the runtime would write all stacks
+	} {
 		x := s.run("--", "true")
 		s.awaitWaiter()
 		x.signal(sig)
-		x.ends(-int(sig))
+		x.ends(code, "came before the program was started")
+		redistest.Check(t, !strings.Contains(x.stderr.String(), "goroutine"), "%v writes stacks: %s", sig, &x.stderr)
 		redistest.Expect(t, s.rdb.ZCard(t.Context(), s.part("queue")).Val(), 0, "after %v %d wait", sig)
 	}
 }

@@ -163,7 +163,7 @@ func Execute(ctx context.Context, args []string) (code, signal int) {
 		e = &run.Error{Code: 1, Err: err}
 		if isUsage(err) {
 			// A command that is similar is named on lines of its own.
-			e = &run.Error{Code: run.CodeUsage, Err: fmt.Errorf("%s; see leasehold help", strings.Join(strings.Fields(err.Error()), " "))}
+			e = &run.Error{Code: run.CodeUsage, Err: fmt.Errorf("%s; see leasehold help", strings.NewReplacer("\n\n", ". ", "\n\t", " ", "\n", "").Replace(err.Error()))}
 		}
 	}
 	if e.Err != nil {
@@ -175,8 +175,8 @@ func Execute(ctx context.Context, args []string) (code, signal int) {
 // message is what is said of an error. The words of a server do nothing on a terminal.
 func message(err error, args []string) string {
 	said := strings.TrimPrefix(err.Error(), "leasehold: ")
-	for _, arg := range args { // one in the wrong place is quoted, and may hold a password
-		if _, behind, ok := strings.Cut(arg, "://"); ok && behind != "" {
+	for _, arg := range args { // one in the wrong place is quoted, and may hold a password before '@' or behind '?'
+		if _, behind, ok := strings.Cut(arg, "://"); ok && strings.ContainsAny(behind, "@?") {
 			quoted := strconv.Quote(behind)
 			said = strings.NewReplacer(quoted[1:len(quoted)-1], "…", behind, "…").Replace(said)
 		}

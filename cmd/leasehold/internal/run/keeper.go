@@ -125,8 +125,12 @@ func Inner(args []string) (code int, ok bool) {
 }
 
 // DieOf ends the process by a signal that it had caught, so that the shell sees what
-// ended it. Where the signal is ignored it returns.
+// ended it. Where the signal is ignored it returns, and also of SIGQUIT: the runtime would answer that with all
+// stacks and an exit code of its own.
 func DieOf(n int) {
+	if n == int(unix.SIGQUIT) {
+		return
+	}
 	signal.Reset(syscall.Signal(n))
 	_ = syscall.Kill(syscall.Getpid(), syscall.Signal(n))
 	time.Sleep(time.Second)
