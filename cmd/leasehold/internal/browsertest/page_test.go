@@ -28,6 +28,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 // serve serves a page of a prefix of its own, on a real server where tests on servers are asked for.
 func serve(t *testing.T, opt page.Options) (rdb *redis.Client, url string) {
 	t.Helper()
+	chromium(t) // without one the test is skipped here, before it holds anything
 	if os.Getenv("LEASEHOLD_REQUIRE_SERVERS") == "1" {
 		rdb = redistest.Shared(t, redistest.Newest(t)).Client()
 	} else {
