@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/permits"
 	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -69,22 +70,27 @@ func passDeadWaiters(t *testing.T, srv *redistest.Server, waiters int, release t
 		locked <- l
 	}()
 	redistest.Eventually(t, "the living waiter", func() bool {
-		return rdb.ZCard(t.Context(), dead.names.Part("queue")).Val() == int64(waiters)+1
+		dead.signs()
+		last := rdb.ZRange(t.Context(), dead.names.Part("queue"), -1, -1).Val()
+		return len(last) == 1 && !strings.HasPrefix(last[0], deadHandle)
 	})
+	lateness := harness.Lateness(t)
 	dead.signs()
+	// On a machine so busy that their signs take seconds, some count as dead already, and are gone.
+	queued := rdb.ZCard(t.Context(), dead.names.Part("queue")).Val() - 1
 	died := rdb.Time(t.Context()).Val()
 	before := redistest.Commandstats(t, rdb)["evalsha"]
 	time.Sleep(release - time.Since(died)) // the server runs on this machine
 	released := rdb.Time(t.Context()).Val()
 	redistest.WantErr(t, first.Unlock())
 	l := redistest.Get(t, "the lock", locked)
-	granted := time.UnixMicro(int64(l.Token()))
+	granted, late := time.UnixMicro(int64(l.Token())), lateness()
 	calls := redistest.Commandstats(t, rdb)["evalsha"] - before
 	redistest.NoError(t, l.Unlock())
-	t.Logf("granted %v after the death, %v after the release, in %d calls", granted.Sub(died), granted.Sub(released), calls)
+	t.Logf("%d waiters: granted %v after the death, %v after the release, in %d calls; the machine was %v late", queued, granted.Sub(died), granted.Sub(released), calls, late)
 	most := int64(waiters)/250 + 20
 	redistest.Check(t, calls <= most, "%d calls; want at most %d", calls, most)
-	return granted.Sub(died) <= 3*time.Second || granted.Sub(released) <= 500*time.Millisecond
+	return granted.Sub(died) <= 3*time.Second+late || granted.Sub(released) <= 500*time.Millisecond+late
 }
 
 // A process gives a lock back that a thousand dead waiters stand before. Its leave is
@@ -117,6 +123,8 @@ type deadProcess struct {
 	waiters []protocol.Request
 }
 
+var deadHandle = strings.Repeat("d", 22)
+
 // newDeadProcess queues the waiters of a process on the lock k.
 func newDeadProcess(t *testing.T, rdb redis.UniversalClient, n int) *deadProcess {
 	named, err := keys.Family{Kind: keys.Mutex, Name: "dead"}.Resource("k")
@@ -126,7 +134,7 @@ func newDeadProcess(t *testing.T, rdb redis.UniversalClient, n int) *deadProcess
 		t.Fatal(err)
 	}
 	for seq := range n {
-		d.waiters = append(d.waiters, d.res.Request(protocol.Terms{Handle: strings.Repeat("d", 22), Seq: uint64(seq) + 1, Permits: 1, TTL: 30 * time.Second, Limit: 1}))
+		d.waiters = append(d.waiters, d.res.Request(protocol.Terms{Handle: deadHandle, Seq: uint64(seq) + 1, Permits: 1, TTL: 30 * time.Second, Limit: 1}))
 	}
 	var all sync.WaitGroup
 	for some := range slices.Chunk(d.waiters, n/64+1) {
@@ -136,8 +144,16 @@ func newDeadProcess(t *testing.T, rdb redis.UniversalClient, n int) *deadProcess
 			}
 		})
 	}
-	all.Wait()
-	return d
+	entered := make(chan struct{})
+	go func() { all.Wait(); close(entered) }()
+	for { // on a busy machine the first would count as dead before the last are there
+		select {
+		case <-entered:
+			return d
+		case <-time.After(time.Second / 2):
+			d.signs()
+		}
+	}
 }
 
 // signs gives the last sign of life of all its waiters.
