@@ -298,7 +298,7 @@ func TestOneCallAtATime(t *testing.T) {
 	})
 }
 
-// moreToDo is a protocol whose enters stop at a bound.
+// moreToDo is a protocol in which each enter stops at a bound.
 type moreToDo struct{ permits.Family }
 
 type moreResource struct{ protocol.Resource }

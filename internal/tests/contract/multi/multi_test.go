@@ -145,7 +145,7 @@ func TestNothingIsHeldAfterAnError(t *testing.T) {
 	})
 }
 
-// endsUnheard is a ctx whose Done has not been heard of yet as its deadline comes.
+// endsUnheard is a ctx that has ended at its deadline before its Done says so.
 type endsUnheard struct {
 	context.Context
 	at time.Time

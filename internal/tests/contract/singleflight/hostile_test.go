@@ -93,7 +93,7 @@ func TestHostileErrorsOfALoader(t *testing.T) {
 	}
 }
 
-// observedWith opens a handle whose Observer leaves the loader that ctx.
+// observedWith opens a handle with an Observer that leaves the loader that ctx.
 func observedWith(f *fixture, left context.Context) *singleflight.Group[string] {
 	g, _ := f.open(func(c *singleflight.Config[string]) {
 		c.LoadTimeout = time.Second
