@@ -10,10 +10,10 @@
 set -euo pipefail
 servers=$(cd -- "${BASH_SOURCE[0]%/*}/.." && pwd)/.servers
 case $PWD in
-*/internal/codec | */internal/envelope | */internal/schedule | */luascripts)
+*/internal/codec | */internal/envelope | */internal/schedule | */internal/tests/scripts | */luascripts)
 	exec flock -o "$servers/testing-low" nice -n 19 "$@"
 	;;
-*/internal/tests/contract/* | */internal/tests/scripts) ;;
+*/internal/tests/contract/*) ;;
 */internal/tests/*)
 	exec flock -o "$servers/testing-faults" "$@"
 	;;

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,8 +109,13 @@ func binaries() []string {
 
 // inModule is where something of this module lies, also for the tests of nested modules.
 func inModule(path ...string) string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", filepath.Join(path...))
+	root, _ := os.Getwd() // a test runs in the folder of its package
+	for ; root != filepath.Dir(root); root = filepath.Dir(root) {
+		if _, err := os.Stat(filepath.Join(root, "luascripts")); err == nil {
+			break
+		}
+	}
+	return filepath.Join(root, filepath.Join(path...))
 }
 
 func unpacked(dir string) []string {

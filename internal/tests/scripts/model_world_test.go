@@ -49,7 +49,7 @@ var modelHandles = []string{strings.Repeat("a", 22), strings.Repeat("b", 22), st
 func eachModelServer(t *testing.T, fn func(t *testing.T, s *modelServer)) {
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		s := &modelServer{mini: target.Mini, prefix: redistest.Name(t)}
-		checks := 30 // random sequences
+		checks := 15 // random sequences
 		if s.mini != nil {
 			checks = 120 // they are quick, and end before the others begin
 		}
