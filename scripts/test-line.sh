@@ -6,12 +6,12 @@
 # lines, in which one package runs at a time. Packages whose servers fail, or are far away,
 # mostly wait, and have one line; all others have another. Some packages mostly compute, and
 # their tests depend little on how long that takes: they have a line of their own, and the
-# processor time that the others leave.
+# processor time that the others leave, before lint and the simulation of .ci/run.
 set -euo pipefail
 servers=$(cd -- "${BASH_SOURCE[0]%/*}/.." && pwd)/.servers
 case $PWD in
 */internal/codec | */internal/envelope | */internal/schedule | */internal/tests/scripts | */luascripts)
-	exec flock -o "$servers/testing-low" nice -n 19 "$@"
+	exec flock -o "$servers/testing-low" nice -n 10 "$@"
 	;;
 */internal/tests/contract/*) ;;
 */internal/tests/*)
