@@ -37,8 +37,8 @@ func TestWhatAProgramLeavesBehindEndsWithTheLease(t *testing.T) {
 	r, w, err := os.Pipe()
 	redistest.WantErr(t, err)
 	_ = r.Close()
-	cmd := command(t, s.url, s.args("--ttl", "900ms", "--grace", "300ms", "--",
-		"sh", "-c", `(trap "" TERM; while :; do sleep 0.05; done) >/dev/null 2>&1 & echo $!; sleep 1`)...)
+	cmd := command(t, s.url, s.args("--ttl", "2s", "--grace", "300ms", "--",
+		"sh", "-c", `(trap "" TERM; while :; do sleep 0.05; done) >/dev/null 2>&1 & echo $!; sleep 2.1`)...)
 	cmd.Stderr = w
 	x := started(t, cmd)
 	_ = w.Close()
