@@ -107,16 +107,17 @@ func (c *link) Heard(key string, began time.Time, err error) {
 	c.serverOf(key).breaker.outcome(began, err)
 }
 
-// Suspect opens the breaker of the server that has key, for a caller that would rather be wrong
-// than wait for silenceBound: err says that a call of it had no answer.
-func (c *link) Suspect(key string, err error) {
+// Suspect opens the breaker of the server that has key, for a caller that would rather be wrong than wait for
+// silenceBound: err says that a call of it, which began at began, had no answer. It does not if the server has answered
+// a call sent since then: the caller may have waited in a crowd of this process, and the breaker would stop all others.
+func (c *link) Suspect(key string, began time.Time, err error) {
 	b := c.serverOf(key).breaker
 	b.mu.Lock()
 	if !b.troubled.Swap(true) {
 		b.link.troubles.Add(1)
 	}
 	var probe func()
-	if b.opened == nil {
+	if b.opened == nil && !b.answeredSince(began) {
 		b.why = err
 		probe = b.open()
 	}
@@ -171,7 +172,6 @@ func (b *breaker) onNoAnswer(began time.Time, err error) {
 		b.link.troubles.Add(1)
 	}
 	latest := b.born.Add(time.Duration(b.answered.Load()))
-	answeredSince := latest.After(began)
 	if b.silentSince.IsZero() || began.Before(b.silentSince) {
 		b.silentSince = began
 	}
@@ -182,9 +182,14 @@ func (b *breaker) onNoAnswer(began time.Time, err error) {
 		b.why = errCut // other callers must not take that ctx for their own
 	}
 	silent := time.Since(b.silentSince) >= silenceBound
-	if b.opened == nil && (silent || refused(err) && !answeredSince) {
+	if b.opened == nil && (silent || refused(err) && !b.answeredSince(began)) {
 		probe = b.open()
 	}
+}
+
+// answeredSince reports whether the server has answered a call that was sent after began.
+func (b *breaker) answeredSince(began time.Time) bool {
+	return time.Duration(b.answered.Load()) > began.Sub(b.born)
 }
 
 // open opens the breaker, and returns the function that sends a probe, if one is due. Called with the lock.

@@ -100,17 +100,22 @@ func TestBreakerIgnores(t *testing.T) {
 	})
 }
 
-// A caller's suspicion opens the breaker, and any answer closes it.
+// A caller's suspicion opens the breaker, and any answer closes it. A call that waited in a crowd is no reason for one
+// while the server answers others that were sent after it began.
 func TestSuspect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Bubble(t)
 		link := redistest.Must(NewClient(client()))(t)
 		for range 2 {
-			link.Suspect("k", io.EOF)
-			link.Suspect("k", io.EOF)
+			link.Suspect("k", time.Now(), io.EOF)
+			link.Suspect("k", time.Now(), io.EOF)
 			redistest.Check(t, link.Away("k") && link.troubles.Load() == 1, "the breaker is closed")
 			redistest.NoError(t, link.Reachable(t.Context(), "k"))
 			redistest.Check(t, !link.Away("k") && link.troubles.Load() == 0, "the breaker is open after an answer")
+			time.Sleep(time.Second)
+			link.only.breaker.outcome(time.Now(), nil)
+			link.Suspect("k", time.Now().Add(-time.Millisecond), io.EOF)
+			redistest.Check(t, !link.Away("k"), "the breaker is open although the server answers others")
 			time.Sleep(time.Second)
 		}
 	})

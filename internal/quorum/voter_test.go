@@ -135,7 +135,7 @@ func TestServerThatIsAwayGetsProbes(t *testing.T) {
 	v := aVoter(t)
 	s := v.f.servers[0]
 	v.ask(0, &todo{})
-	s.client.Suspect(v.res.FirstKey(), errors.New("connection refused"))
+	s.client.Suspect(v.res.FirstKey(), time.Now(), errors.New("connection refused"))
 	v.seats[0].asked = time.Time{}
 	v.does(func(sends *todo) { v.ask(0, sends) })
 	if v.seats[0].stand != failed || !errors.Is(v.seats[0].err, call.ErrNotSent) {
@@ -168,7 +168,7 @@ func TestFloorIsReadAfterTheAbstention(t *testing.T) {
 func TestFenceOfAServerThatIsAwayIsRaisedLater(t *testing.T) {
 	v := aVoter(t)
 	v.votes(5, 7)
-	v.f.servers[0].client.Suspect(v.res.FirstKey(), errors.New("connection refused"))
+	v.f.servers[0].client.Suspect(v.res.FirstKey(), time.Now(), errors.New("connection refused"))
 	v.does(v.step)
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -186,7 +186,7 @@ func TestLeaveThatWaitsOutlivesLateReplies(t *testing.T) {
 	v.seats[0].asked = time.Time{}
 	v.ask(0, &todo{})
 	first := v.seats[0].flights[0]
-	s.client.Suspect(v.res.FirstKey(), errors.New("connection refused"))
+	s.client.Suspect(v.res.FirstKey(), time.Now(), errors.New("connection refused"))
 	v.does(v.abandon)
 	v.leave(false, func([]int64, []string, error) {})
 	v.onReply(first, nil, errors.New("i/o timeout"))
@@ -204,7 +204,7 @@ func TestRepeatedLeaveWaitsOnce(t *testing.T) {
 	v := aVoter(t)
 	s := v.f.servers[0]
 	v.ask(0, &todo{})
-	s.client.Suspect(v.res.FirstKey(), errors.New("connection refused"))
+	s.client.Suspect(v.res.FirstKey(), time.Now(), errors.New("connection refused"))
 	for range 3 {
 		v.leave(false, func([]int64, []string, error) {})
 	}
@@ -260,7 +260,7 @@ func (brokenDone) Done() <-chan struct{} { panic("Done") }
 func TestCtxOfACallerWhileServersAreAway(t *testing.T) {
 	f := aVoter(t).f
 	for _, s := range f.servers {
-		s.client.Suspect("k", errors.New("connection refused"))
+		s.client.Suspect("k", time.Now(), errors.New("connection refused"))
 	}
 	err := f.Reachable(brokenDone{t.Context()}, "k")
 	redistest.Check(t, errors.Is(err, call.ErrNotSent), "%v", err)

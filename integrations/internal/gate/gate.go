@@ -2,8 +2,8 @@
 // work comes in with a key, takes permits or is turned away, and gives them back.
 //
 // The gate shares the semaphore's knowledge of a Redis that is away (internal/call/breaker.go),
-// and adds to it: one request without an answer is enough. Otherwise each request of an outage
-// would find out anew, for up to several seconds.
+// and adds to it: one request without an answer is enough, unless calls sent since then had one.
+// Otherwise each request of an outage would find out anew, for up to several seconds.
 package gate
 
 import (
@@ -75,7 +75,7 @@ func (g *Gate) Enter(ctx context.Context, key string, n int, wait time.Duration)
 	}
 	// A caller that left within the usual time of a round trip says nothing about Redis.
 	if ctx.Err() == nil || time.Since(p.began) >= patience {
-		p.server.heard(err)
+		p.server.heard(p.began, err)
 	}
 	return g.without(ctx, err)
 }
@@ -159,7 +159,8 @@ func (p Pass) Leave() {
 }
 
 func (p Pass) release() {
-	p.server.heard(p.lease.Release())
+	began := time.Now()
+	p.server.heard(began, p.lease.Release())
 	if p.cancel != nil {
 		p.cancel()
 	}
@@ -197,9 +198,9 @@ func (s server) reachable(ctx context.Context) error {
 
 func (s server) away() bool { return s.client != nil && s.client.Away(s.key) }
 
-// heard takes note of the error of a call.
-func (s server) heard(err error) {
+// heard takes note of the error of a call that began at began.
+func (s server) heard(began time.Time, err error) {
 	if s.client != nil && errors.Is(err, leasehold.ErrUnavailable) {
-		s.client.Suspect(s.key, err)
+		s.client.Suspect(s.key, began, err)
 	}
 }
