@@ -283,7 +283,8 @@ func (c *link) sendOrTeach(ctx context.Context, began time.Time, one *Call) (o o
 	}()
 	ctx = c.bounded(ctx, began)
 	for again := false; ; again = true {
-		err := c.rdb.Process(ctx, one.command(ctx))
+		cmd := one.command(ctx)
+		err := tame(c.rdb.Process(ctx, cmd), cmd)
 		o = one.outcome(err)
 		c.countSendings(one, alone, o.err == nil)
 		if o.err == nil && err != nil {

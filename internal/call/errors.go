@@ -81,6 +81,29 @@ func TooLate(err error, began time.Time) error {
 // panicked returns the error for a panic in the client.
 func panicked(p any) error { return fmt.Errorf("the client panicked: %v", p) }
 
+// Harmless returns err, or, if one of its methods panics, an error that says so: a hook may return a nil pointer.
+func Harmless(err error) (safe error) {
+	defer func() {
+		if p := recover(); p != nil {
+			safe = panicked(p)
+		}
+	}()
+	if err != nil {
+		_, _, _ = err.Error(), errors.Is(err, ErrNotSent), broken(err)
+	}
+	return err
+}
+
+// tame makes the errors of commands harmless after their round trip, and returns that of the round trip.
+func tame(trip error, cmds ...redis.Cmder) error {
+	for _, cmd := range cmds {
+		if err := cmd.Err(); err != nil {
+			cmd.SetErr(Harmless(err))
+		}
+	}
+	return Harmless(trip)
+}
+
 // unsupported is the error for a server or a client that cannot be used.
 type unsupported struct{ text string }
 

@@ -81,9 +81,9 @@ func (c *link) get(ctx context.Context, key string) (text string, err error) {
 	}()
 	cmd := redis.NewStringCmd(ctx, "get", key)
 	cmd.SetStepCount(1) // as in Call.command; the server that a Cluster client would ask may hang
-	processed := c.rdb.Process(ctx, cmd)
+	processed := tame(c.rdb.Process(ctx, cmd), cmd)
 	if c.mayLookAgain(ctx, key, cmd.Err()) {
-		processed = c.rdb.Process(ctx, cmd)
+		processed = tame(c.rdb.Process(ctx, cmd), cmd)
 	}
 	if text, err = cmd.Result(); err == nil && processed != nil {
 		text, err = "", processed // a wrapped client may return the error without setting it on the command

@@ -67,6 +67,12 @@ func TestOutcomesOfHooks(t *testing.T) {
 		}, func(err error) bool {
 			return errors.Is(err, errOpen) && errors.Is(err, ErrNotSent) && Classify(err) == NotNow
 		}},
+		"returns a nil pointer": {ourHook{
+			process:  func(context.Context, redis.Cmder, redis.ProcessHook) error { return (*net.OpError)(nil) },
+			pipeline: func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return (*net.OpError)(nil) },
+		}, func(err error) bool {
+			return err.Error() != "" && errors.Is(err, ErrNotSent) && Classify(err) == NotNow
+		}},
 		"swallows the call": {ourHook{
 			process:  func(context.Context, redis.Cmder, redis.ProcessHook) error { return nil },
 			pipeline: func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return nil },

@@ -109,5 +109,5 @@ func (c *link) exec(ctx context.Context, rdb redis.UniversalClient, cmds []redis
 	pipe := rdb.Pipeline()
 	_ = pipe.BatchProcess(ctx, cmds...)
 	_, err = pipe.Exec(ctx)
-	return err
+	return tame(err, cmds...)
 }

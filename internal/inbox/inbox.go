@@ -213,7 +213,7 @@ func receive(ctx context.Context, ps *redis.PubSub, next func(got any, refused e
 	for {
 		inHook = true
 		got, err := ps.ReceiveTimeout(call.EndedCtx, wait)
-		inHook = false
+		inHook, err = false, call.Harmless(err)
 		var netErr net.Error
 		var answer redis.Error
 		switch {

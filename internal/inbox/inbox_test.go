@@ -70,16 +70,19 @@ func TestResubscribes(t *testing.T) {
 }
 
 // Hooks of the client run while a subscription is opened, and when go-redis notices that a connection
-// is broken: one that panics, or ends its goroutine, costs one try.
+// is broken: one that panics, ends its goroutine, or returns an error that panics, costs one try.
 func TestHookThatEndsItsGoroutineCostsOneTry(t *testing.T) {
 	took := map[string]time.Duration{}
-	for name, end := range map[string]func(){"panics": func() { panic("a hook") }, "calls Goexit": runtime.Goexit} {
+	for name, end := range map[string]func() error{
+		"panics": func() error { panic("a hook") }, "calls Goexit": func() error { runtime.Goexit(); return nil },
+		"returns a nil pointer": func() error { return (*net.OpError)(nil) },
+	} {
 		breaking := func(t *testing.T, addr string, breaks *atomic.Int32) (*redistest.Proxy, *redis.Client) {
 			proxy := redistest.NewProxy(t, addr)
 			return proxy, proxy.Client(func(o *redis.Options) {
 				o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 					if breaks.Add(-1) >= 0 {
-						end()
+						return nil, end()
 					}
 					return (&net.Dialer{}).DialContext(ctx, network, addr)
 				}

@@ -72,7 +72,7 @@ func contained(read func() error) (err error) {
 			err = fmt.Errorf("the client panicked: %v", p)
 		}
 	}()
-	return read()
+	return call.Harmless(read())
 }
 
 // passing reports whether the same call may soon succeed after this error.

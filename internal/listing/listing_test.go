@@ -3,6 +3,7 @@ package listing_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
@@ -220,6 +221,14 @@ func TestSwallowedReadsAreNoAnswer(t *testing.T) {
 		all := redistest.Must(lister(swallows{together: hook}).Uses(t.Context(), []listing.Resource{listing.Of("", kind, "n", "k", false)}))(t)
 		redistest.Check(t, all[0].Err != nil, "%s without %s: %+v", kind, hook, all[0])
 	}
+}
+
+// The methods of an error that a hook returns may panic.
+func TestErrorThatPanicsIsAnAnswer(t *testing.T) {
+	rdb := redistest.MiniClient(t)
+	rdb.AddHook(redistest.Around(func(context.Context, []redis.Cmder, func() error) error { return (*net.OpError)(nil) }))
+	_, err := listing.New(rdb, "").Resources(t.Context())
+	redistest.WantText(t, err, "panicked")
 }
 
 // A key of another type spoils its own line alone.

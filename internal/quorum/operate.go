@@ -207,7 +207,8 @@ func ask[T any](ctx context.Context, f *Family, patience time.Duration, read fun
 				_ = recover()
 				answers <- a
 			}()
-			a.v, a.err = read(within, s)
+			v, err := read(within, s)
+			a.v, a.err = v, call.Harmless(err)
 		})
 	}
 	got = map[int]T{}

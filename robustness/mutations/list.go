@@ -213,6 +213,8 @@ var client = []mutation{
 		"defer func() { l.a.onLeft(c, ints, err) }()\n\t\t\tints, err = do(context.Background(), c)\n", "ints, err = do(context.Background(), c)\n\t\t\tl.a.onLeft(c, ints, err)\n"),
 	cut("wrapped errors are classified", "internal/call/errors.go", callTests, "TestOutcomesOfHooks",
 		"if !errors.As(err, &answered) {\n\t\treturn \"\"", "if answered, _ = err.(redis.Error); answered == nil {\n\t\treturn \"\""),
+	cut("the errors of hooks may panic", "internal/call/pipeline.go", callTests, "TestOutcomesOfHooks",
+		"return tame(err, cmds...)", "return err"),
 	cutOnServers("refused leaves are repeated", "internal/life/leaving.go", "./internal/tests/faults/semaphore", "TestRefusedLeaves",
 		"case NotSent, Unanswered, Refused, Foreign:", "case NotSent, Unanswered, Foreign:"),
 	cut("Close waits for the question for the time", "internal/lease/config.go", leaseTests, "TestClose",
