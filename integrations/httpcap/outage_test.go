@@ -148,6 +148,24 @@ func TestWaitBoundsTheOutage(t *testing.T) {
 	}
 }
 
+// A request whose call had no answer waited in a crowd of its process, if Redis answered others meanwhile: it is
+// refused, and FailOpen does not lift the cap.
+func TestCrowdIsNoOutage(t *testing.T) {
+	onWire(t, func(t *testing.T, w *harness.Wire, caps *semaphore.Semaphore) {
+		h := capped(t, caps, httpcap.Config{Wait: time.Second, FailOpen: true}, func(http.ResponseWriter, *http.Request) {
+			t.Error("a request ran without a permit")
+		})
+		w.Stall("enter")
+		code := make(chan int, 1)
+		go func() { code <- ask(t, h).Code }()
+		time.Sleep(100 * time.Millisecond)
+		redistest.NoError(t, caps.SetLimit(t.Context(), "another key", 2))
+		redistest.Expect(t, <-code, http.StatusTooManyRequests, "status %d")
+		w.Heal()
+		captest.WantState(t, caps, 0, 0)
+	})
+}
+
 func TestLossEndsTheWorkUnlessFailOpen(t *testing.T) {
 	for name, failOpen := range map[string]bool{"fail closed": false, "fail open": true} {
 		t.Run(name, func(t *testing.T) {

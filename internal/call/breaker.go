@@ -102,6 +102,11 @@ func (c *link) Away(key string) bool {
 	return b.opened != nil
 }
 
+// AnsweredSince reports whether the server that has key has answered a call that was sent after began.
+func (c *link) AnsweredSince(key string, began time.Time) bool {
+	return c.serverOf(key).breaker.answeredSince(began)
+}
+
 // Heard notes the outcome of a call for key that began at began and that another package sent.
 func (c *link) Heard(key string, began time.Time, err error) {
 	c.serverOf(key).breaker.outcome(began, err)
@@ -130,7 +135,7 @@ func (c *link) Suspect(key string, began time.Time, err error) {
 // outcome notes the outcome of a call.
 func (b *breaker) outcome(began time.Time, err error) {
 	switch {
-	case hasAnswer(err):
+	case HasAnswer(err):
 		b.onAnswer(began)
 	case ClientClosed(err), errors.Is(err, errWithdrawn), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		// Nothing was sent, for a reason that lies in this process.

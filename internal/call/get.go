@@ -157,7 +157,7 @@ func (c *link) readMany(ctx context.Context, keys []string) []Found {
 		default:
 			all[i].Err = noReply(trip)
 		}
-		if err = all[i].Err; i == 0 || hasAnswer(err) {
+		if err = all[i].Err; i == 0 || HasAnswer(err) {
 			heard = err
 		}
 		if err != nil && (noticed == nil || network(err)) {

@@ -216,7 +216,7 @@ func (q *serverQueue) lead(calls []*Call, own *Call) {
 		}
 		err := errNoReply
 		for i := range outcomes {
-			if err = outcomes[i].err; hasAnswer(err) {
+			if err = outcomes[i].err; HasAnswer(err) {
 				break // the server answers
 			}
 		}
@@ -246,8 +246,8 @@ func (q *serverQueue) lead(calls []*Call, own *Call) {
 	outcomes = q.server.link.sendTogether(calls, Bound-queueBound)
 }
 
-// hasAnswer reports whether the server answered a call that ended with err.
-func hasAnswer(err error) bool { return err == nil || serverError(err) != "" }
+// HasAnswer reports whether the server answered a call that ended with err.
+func HasAnswer(err error) bool { return err == nil || serverError(err) != "" }
 
 // A trip is a round trip under way.
 type trip struct {
@@ -260,7 +260,7 @@ type trip struct {
 // ended ends a round trip, and begins the next ones.
 func (q *serverQueue) ended(this trip, err error) {
 	// The time that replicas take says nothing of the server.
-	if !this.unsent && (q.confirm == (Confirm{}) || hasAnswer(err)) {
+	if !this.unsent && (q.confirm == (Confirm{}) || HasAnswer(err)) {
 		q.server.breaker.outcome(this.began, err)
 	}
 	now := time.Now()
@@ -272,7 +272,7 @@ func (q *serverQueue) ended(this trip, err error) {
 	}
 	q.lastErr = nil
 	switch {
-	case hasAnswer(err):
+	case HasAnswer(err):
 		q.answered, q.relieved = now, 0
 		q.pace.answered(now, this)
 	case network(err):

@@ -146,6 +146,9 @@ func (cfg *Config) client(rdb redis.UniversalClient) (*call.Client, error) {
 // that arrived in another way, by a message or in the reply to another call, has no
 // confirmation: an own renewal has it confirmed before Acquire returns.
 
+// NeedsReplicas reports whether replicas have to confirm each grant.
+func (m *Manager) NeedsReplicas() bool { return m.confirm != (call.Confirm{}) }
+
 // confirm checks Replicas and ReplicaWait and returns the Confirm for the handle's calls, which
 // is zero without replicas. client is nil if the Config has no valid client.
 func (c Config) confirm(client *call.Client) (none call.Confirm, errs []error) {

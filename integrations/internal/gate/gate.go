@@ -68,7 +68,7 @@ func (g *Gate) Enter(ctx context.Context, key string, n int, wait time.Duration)
 	case wait <= 0:
 		p.lease, err = g.sem.TryAcquireN(ctx, key, n)
 	default:
-		p.lease, p.cancel, err = g.acquire(ctx, key, n, wait)
+		err = p.acquire(ctx, key, n, wait)
 	}
 	if err == nil {
 		return p, nil
@@ -90,26 +90,33 @@ func (g *Gate) without(ctx context.Context, err error) (Pass, error) {
 
 // acquire waits for permits for up to wait. Its ctx is also the parent of the lease's, so it
 // must outlive the wait: a timer that is stopped at the grant ends it, and no deadline.
-func (g *Gate) acquire(ctx context.Context, key string, n int, wait time.Duration) (*semaphore.Lease, context.CancelFunc, error) {
+func (p *Pass) acquire(ctx context.Context, key string, n int, wait time.Duration) error {
 	waiting, cancel := context.WithCancel(nested.Calm{Context: ctx})
 	timer := time.AfterFunc(wait, cancel)
-	lease, err := g.sem.AcquireN(waiting, key, n)
+	lease, err := p.gate.sem.AcquireN(waiting, key, n)
 	switch {
 	case timer.Stop() && err == nil:
-		return lease, cancel, nil
+		p.lease, p.cancel = lease, cancel
+		return nil
 	case err == nil:
 		// The grant and the end of the wait came together: the lease's ctx has ended.
-		Pass{gate: g, lease: lease, server: g.serverOf(key, n), cancel: cancel}.Leave()
-		return nil, nil, fmt.Errorf("granted after the wait of %v: %w", wait, leasehold.ErrBusy)
+		p.lease, p.cancel = lease, cancel
+		p.Leave()
+		return fmt.Errorf("granted after the wait of %v: %w", wait, leasehold.ErrBusy)
 	case waiting.Err() != nil && ctx.Err() == nil:
 		if !errors.Is(err, leasehold.ErrClosed) && KindOf(err) == KindUnavailable {
-			// If nothing could be sent all the time, err is that of the ctx alone.
-			err = errors.Join(leasehold.ErrUnavailable, err)
+			// If nothing could be sent all the time, err is that of the ctx alone. If Redis has answered others, the work
+			// waited in a crowd of this process: to let it in without a permit would lift the cap when it is needed most.
+			why := leasehold.ErrUnavailable
+			if p.server.answersOthers(p.began, err) {
+				why = leasehold.ErrBusy
+			}
+			err = errors.Join(why, err)
 		}
 		err = fmt.Errorf("no permit within %v: %w", wait, err)
 	}
 	cancel()
-	return nil, nil, err
+	return err
 }
 
 // Context returns the ctx that the work is to run under. This is the lease's, a child of ctx,
@@ -169,8 +176,9 @@ func (p Pass) release() {
 // server is what the semaphore's client knows of the server that has a key. The zero server is
 // that of a request that can never be served: nothing is sent for it.
 type server struct {
-	client *call.Client
-	key    string // in Redis
+	client   *call.Client
+	key      string // in Redis
+	replicas bool   // they have to confirm each grant
 }
 
 func (g *Gate) serverOf(key string, n int) server {
@@ -182,7 +190,7 @@ func (g *Gate) serverOf(key string, n int) server {
 	if err != nil {
 		return server{}
 	}
-	return server{part.Manager.Client(), res.FirstKey()}
+	return server{part.Manager.Client(), res.FirstKey(), part.Manager.NeedsReplicas()}
 }
 
 // reachable costs nothing unless the server is known to be away, and 100 ms at most.
@@ -197,6 +205,12 @@ func (s server) reachable(ctx context.Context) error {
 }
 
 func (s server) away() bool { return s.client != nil && s.client.Away(s.key) }
+
+// answersOthers reports whether the server has answered a call sent since began, though the one
+// with err had neither an answer nor the confirmation of replicas.
+func (s server) answersOthers(began time.Time, err error) bool {
+	return s.client != nil && !s.replicas && !call.HasAnswer(err) && s.client.AnsweredSince(s.key, began)
+}
 
 // heard takes note of the error of a call that began at began.
 func (s server) heard(began time.Time, err error) {
