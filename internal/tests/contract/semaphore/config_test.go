@@ -81,7 +81,7 @@ func TestNewNamesEveryBadField(t *testing.T) {
 // send anything, and an Extend that did not extend does not say that it did.
 func TestBadCallsSendNothing(t *testing.T) {
 	some(t, func(f *fixture) {
-		s, wire := f.open(limit(5000))
+		s, wire := f.open(limit(5000), ttl(30*time.Second))
 		ctx, invalid := f.Context(), leasehold.ErrInvalid
 		for n, want := range map[int]string{0: "0", -1: "-1", 1001: "1001"} {
 			for _, acquire := range []func(context.Context, string, int) (*semaphore.Lease, error){s.AcquireN, s.TryAcquireN} {
