@@ -36,7 +36,11 @@ func aVoter(t *testing.T) *voter {
 	v := res.Request(protocol.Terms{Handle: "handle", Seq: 1, Permits: 1, TTL: f.ttl, Limit: 1}).(*voter)
 	v.waits = true
 	v.begin()
-	t.Cleanup(v.stopTimer)
+	t.Cleanup(func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.stopTimer()
+	})
 	return v
 }
 
