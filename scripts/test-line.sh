@@ -10,7 +10,7 @@
 set -euo pipefail
 servers=$(cd -- "${BASH_SOURCE[0]%/*}/.." && pwd)/.servers
 case $PWD in
-*/internal/codec | */internal/envelope | */internal/schedule | */internal/tests/scripts | */luascripts)
+*/internal/codec | */internal/envelope | */internal/schedule | */internal/tests/scripts | */internal/tests/simulation | */luascripts)
 	exec flock -o "$servers/testing-low" nice -n 10 "$@"
 	;;
 */internal/tests/contract/*) ;;
