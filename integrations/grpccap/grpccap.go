@@ -48,7 +48,8 @@ type Config struct {
 	// by the time in which the semaphore notices that, which is up to 1.2 s if the server is
 	// gone and 5 s or more if it hangs; Wait bounds it too. Later calls are late by at most
 	// 0.1 s. With FailOpen the loss of a lease does not end the ctx of its call: otherwise an
-	// outage would cut long streams after a TTL. false: they get codes.Unavailable.
+	// outage would cut long streams after a TTL. A call without an answer within Wait is refused
+	// if Redis has answered others meanwhile. false: they get codes.Unavailable.
 	FailOpen bool
 }
 

@@ -41,7 +41,8 @@ type Config struct {
 	// FailOpen serves requests without permits while Redis cannot be asked. Such requests are late by the time in which
 	// the semaphore notices that, which is up to 1.2 s if the server is gone and 5 s or more if it hangs; Wait bounds
 	// it too. Later requests are late by at most 0.1 s. With FailOpen the loss of a lease does not end the Context of
-	// its request: otherwise an outage would cut long requests after a TTL. false: they are answered by Unavailable.
+	// its request: otherwise an outage would cut long requests after a TTL. A request without an answer within Wait is
+	// refused, and not served, if Redis has answered others meanwhile. false: they are answered by Unavailable.
 	FailOpen bool
 
 	// Refused answers a request that got no permit in time. The header Retry-After is set already, in whole seconds and

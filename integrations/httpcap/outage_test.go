@@ -148,8 +148,8 @@ func TestWaitBoundsTheOutage(t *testing.T) {
 	}
 }
 
-// A request whose call had no answer waited in a crowd of its process, if Redis answered others meanwhile: it is
-// refused, and FailOpen does not lift the cap.
+// If Redis answers others while a request has no answer, the request waits in a crowd of its process. It is refused,
+// and FailOpen does not lift the cap.
 func TestCrowdIsNoOutage(t *testing.T) {
 	onWire(t, func(t *testing.T, w *harness.Wire, caps *semaphore.Semaphore) {
 		h := capped(t, caps, httpcap.Config{Wait: time.Second, FailOpen: true}, func(http.ResponseWriter, *http.Request) {

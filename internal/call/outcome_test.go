@@ -115,6 +115,15 @@ func TestOutcomesOfHooks(t *testing.T) {
 	}
 }
 
+// The error that a hook returned to a read may panic when somebody looks at its text.
+func TestReadOfAnErrorThatPanics(t *testing.T) {
+	rdb := redistest.MiniClient(t)
+	client := newReady(t, rdb)
+	rdb.AddHook(redistest.Around(func(context.Context, []redis.Cmder, func() error) error { return struct{ error }{} }))
+	_, err := client.read(t.Context(), "k")
+	redistest.WantText(t, err, "panicked")
+}
+
 // serverSays is an error that a server answered with.
 type serverSays string
 

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -136,16 +137,20 @@ func TestDoOnceRunsOnce(t *testing.T) {
 	})
 }
 
-// A look that a hook swallowed does not say that the slot is open.
+// A look that a hook swallowed, or answered with an error that panics, does not say that the slot is open.
 func TestDoOnceWhoseLooksAreSwallowed(t *testing.T) {
-	f, m := hooked(t, func(_ context.Context, cmds []redis.Cmder, send func() error) error {
-		if cmds[0].Name() == "exists" {
-			return nil
-		}
-		return send()
-	})
-	ran, err := m.DoOnce(f.Context(), "job", "1", time.Minute, func(context.Context, uint64) error { return nil })
-	redistest.Check(t, !ran && errors.Is(err, leasehold.ErrUnavailable), "ran: %v, %v", ran, err)
+	for name, end := range map[string]error{"swallowed": nil, "a nil pointer": (*net.OpError)(nil)} {
+		t.Run(name, func(t *testing.T) {
+			f, m := hooked(t, func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+				if cmds[0].Name() == "exists" {
+					return end
+				}
+				return send()
+			})
+			ran, err := m.DoOnce(f.Context(), "job", "1", time.Minute, func(context.Context, uint64) error { return nil })
+			redistest.Check(t, !ran && errors.Is(err, leasehold.ErrUnavailable) && err.Error() != "", "ran: %v", ran)
+		})
+	}
 }
 
 func TestLeadAndShutdown(t *testing.T) {
