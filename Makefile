@@ -18,11 +18,11 @@ SERVERSFLAGS ?=
 .PHONY: test lint soak bench bench-network servers
 
 # Packages stand in the lines of scripts/test-line.sh; the next ones are built meanwhile, at
-# low priority. A package's time-out counts from when it stands in its line. Where there is no
-# flock, one at a time.
+# low priority, by a compiler that collects less garbage. A package's time-out counts from when
+# it stands in its line. Where there is no flock, one at a time.
 PACKAGES = -p 1 -timeout 15m
 ifneq ($(shell command -v flock),)
-PACKAGES = -p 14 -timeout 25m -toolexec 'nice -n 10' -exec $(CURDIR)/scripts/test-line.sh
+PACKAGES = -p 14 -timeout 25m -toolexec 'env GOGC=400 nice -n 10' -exec $(CURDIR)/scripts/test-line.sh
 endif
 
 # Everything, with the race detector, on the embedded server and on every real

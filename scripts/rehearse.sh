@@ -14,7 +14,7 @@ scripts/release.sh "$version" "$work/proxy"
 
 # Other modules come from the module cache of this machine, if it has them.
 export GOPROXY="file://$work/proxy,file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)"
-export GOPATH=$work/go GOMODCACHE=$work/go/pkg/mod GOBIN=$work/bin GOSUMDB=off GOFLAGS=-mod=mod GOWORK=off
+export GOPATH=$work/go GOMODCACHE=$work/go/pkg/mod GOBIN=$work/bin GOSUMDB=off GOFLAGS="${GOFLAGS:-} -mod=mod" GOWORK=off
 # The program is built as the command is, so that what they share is built once.
 export CGO_ENABLED=0
 mkdir -- "$work/program"
