@@ -38,8 +38,9 @@ type Client struct {
 
 // A link is what all Clients of one go-redis client share.
 type link struct {
-	rdb          redis.UniversalClient
-	cluster      clusterClient // rdb as a Cluster client; nil: it is none
+	rdb          sender
+	subscribe    func(ctx context.Context, channel string) PubSub
+	cluster      cluster       // rdb as a Cluster client; nil: it is none
 	known        bool          // the options of rdb were found, and tell its kind
 	boundsReads  bool          // rdb bounds reads and writes itself, to longestRead or less
 	replica      bool          // rdb may read from replicas
@@ -59,10 +60,67 @@ type link struct {
 	reloaded  atomic.Pointer[time.Time] // when a deadline last caused a reload
 }
 
+// The next four are what the package uses of go-redis. A package that reaches the whole types of go-redis compiles all
+// of their methods anew, which takes seconds, and every package reaches the link.
+
+// A sender sends commands to all servers, or to one.
+type sender interface {
+	redis.Cmdable
+	Process(ctx context.Context, cmd redis.Cmder) error
+	PoolStats() *redis.PoolStats
+}
+
+// A PubSub is a subscription, as *redis.PubSub is.
+type PubSub interface {
+	ReceiveTimeout(ctx context.Context, timeout time.Duration) (any, error)
+	Ping(ctx context.Context, payload ...string) error
+	SSubscribe(ctx context.Context, channels ...string) error
+	SUnsubscribe(ctx context.Context, channels ...string) error
+	Close() error
+}
+
+// A cluster finds the primary of a key.
+type cluster interface {
+	primary(ctx context.Context, key string) (primary, error)
+	ReloadState(ctx context.Context)
+}
+
+// A primary is one server of a Cluster.
+type primary interface {
+	sender
+	addr() string
+	ssubscribe(ctx context.Context, channel string) PubSub
+}
+
 // clusterClient has the methods of a Cluster client that routing needs.
 type clusterClient interface {
 	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 	ReloadState(ctx context.Context)
+}
+
+type clusterOf struct{ clusterClient }
+
+func (c clusterOf) primary(ctx context.Context, key string) (primary, error) {
+	node, err := c.MasterForKey(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return primaryOf{node}, nil
+}
+
+type primaryOf struct{ *redis.Client }
+
+func (p primaryOf) addr() string { return p.Options().Addr }
+func (p primaryOf) ssubscribe(ctx context.Context, channel string) PubSub {
+	return subscription(p.SSubscribe(ctx, channel))
+}
+
+// subscription returns ps, which the client of a user may have left nil.
+func subscription(ps *redis.PubSub) PubSub {
+	if ps == nil {
+		return nil
+	}
+	return ps
 }
 
 // NewClient makes a Client. It refuses a nil rdb and a Ring. A Ring chooses its shards in the
@@ -90,6 +148,7 @@ func NewClient(rdb redis.UniversalClient) (*Client, error) {
 // newLink returns the link of rdb, whose layers are known.
 func newLink(rdb redis.UniversalClient, layers []any) (*link, error) {
 	l := &link{rdb: rdb, longestReply: longestRead}
+	l.subscribe = func(ctx context.Context, channel string) PubSub { return subscription(rdb.Subscribe(ctx, channel)) }
 	l.only = newServer(l)
 	for _, layer := range layers {
 		if _, ok := layer.(interface{ SetAddrs(map[string]string) }); ok {
@@ -136,7 +195,7 @@ func (c *link) recognise(layer any) bool {
 		if o == nil || !ok {
 			return false
 		}
-		c.cluster = cluster
+		c.cluster = clusterOf{cluster}
 		c.replica = o.ReadOnly || o.RouteByLatency || o.RouteRandomly
 		c.rely(o.ReadTimeout, o.WriteTimeout, o.PoolSize, o.MaxActiveConns)
 	case interface{ Options() *redis.Options }:
@@ -202,8 +261,8 @@ func (c *link) CachesLocally() bool { return c.caches }
 func (c *link) IsCluster() bool { return c.cluster != nil }
 
 // Subscribe opens a subscription to one channel. It connects before it returns.
-func (c *link) Subscribe(ctx context.Context, channel string) *redis.PubSub {
-	return c.rdb.Subscribe(ctx, channel)
+func (c *link) Subscribe(ctx context.Context, channel string) PubSub {
+	return c.subscribe(ctx, channel)
 }
 
 // links has the link of each go-redis client by its address. It keeps neither alive: a link lives as long as a Client
@@ -224,7 +283,7 @@ func linkOf(rdb redis.UniversalClient, create func() (*link, error)) (*link, err
 	address := v.Pointer()
 	links.Lock()
 	defer links.Unlock()
-	if l := links.byAddress[address].Value(); l != nil && l.rdb == rdb {
+	if l := links.byAddress[address].Value(); l != nil && any(l.rdb) == any(rdb) {
 		return l, nil
 	}
 	l, err := create()

@@ -37,9 +37,9 @@ func (c *link) LongestWait() time.Duration { return c.longestReply * 3 / 4 }
 // A call whose confirmation has no answer counts as a call without an answer.
 func (c *link) confirmedPipeline(ctx context.Context, calls []*Call, which []int, outcomes []outcome) {
 	first := calls[which[0]]
-	var rdb redis.UniversalClient = c.rdb
+	rdb := c.rdb
 	if c.cluster != nil {
-		node, err := c.cluster.MasterForKey(ctx, first.Key())
+		node, err := c.cluster.primary(ctx, first.Key())
 		if err != nil {
 			for _, i := range which {
 				outcomes[i] = outcome{err: NotSent(err)}

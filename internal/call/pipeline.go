@@ -100,7 +100,7 @@ func (c *link) pipelineOnce(ctx context.Context, calls []*Call, which []int, out
 // exec runs a pipeline and returns its error as a whole. Hooks are the user's code. If one panics, no call may stay
 // without an outcome; and the goroutine may belong to this library, in which case the panic would end the process. So
 // exec returns the panic as an error, which becomes the error of each call without an outcome.
-func (c *link) exec(ctx context.Context, rdb redis.UniversalClient, cmds []redis.Cmder) (err error) {
+func (c *link) exec(ctx context.Context, rdb redis.Cmdable, cmds []redis.Cmder) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = panicked(p)

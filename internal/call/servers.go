@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // unknownNode is the name of a key's server while no topology is known.
@@ -69,27 +67,27 @@ func (c *link) Node(key string) string {
 	if node == nil {
 		return unknownNode
 	}
-	return node.Options().Addr
+	return node.addr()
 }
 
 // Server returns the Node of a sharded channel, and a function that subscribes to the channel
 // at that server. The function is nil if no server is known to have the channel's slot.
-func (c *link) Server(channel string) (name string, subscribe func(ctx context.Context) *redis.PubSub) {
+func (c *link) Server(channel string) (name string, subscribe func(ctx context.Context) PubSub) {
 	node := c.primary(channel)
 	if node == nil {
 		return unknownNode, nil
 	}
-	return node.Options().Addr, func(ctx context.Context) *redis.PubSub { return node.SSubscribe(ctx, channel) }
+	return node.addr(), func(ctx context.Context) PubSub { return node.ssubscribe(ctx, channel) }
 }
 
 // primary returns the server of a Cluster that has key. It never blocks. It returns nil if the
 // topology is unknown, and then asks for it in the background, or if the client is closed.
-func (c *link) primary(key string) *redis.Client {
+func (c *link) primary(key string) primary {
 	if !c.mapped.Load() {
 		c.askTopology(key)
 		return nil
 	}
-	node, err := c.cluster.MasterForKey(EndedCtx, key)
+	node, err := c.cluster.primary(EndedCtx, key)
 	if err != nil {
 		return nil
 	}
@@ -125,7 +123,7 @@ func (c *link) askTopology(key string) *answer[struct{}] {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(ctx, Bound)
 		defer cancel()
-		_, err := c.cluster.MasterForKey(ctx, key)
+		_, err := c.cluster.primary(ctx, key)
 		switch {
 		case err == nil:
 			c.mapped.Store(true)

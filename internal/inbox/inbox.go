@@ -33,7 +33,7 @@ const (
 
 // An Inbox is the subscription to one channel. It is open while any key is watched.
 type Inbox struct {
-	subscribe func(ctx context.Context) *redis.PubSub
+	subscribe func(ctx context.Context) call.PubSub
 	message   func(payload string)
 	missed    func()
 
@@ -49,7 +49,7 @@ type Inbox struct {
 // New makes an Inbox. It calls message for each message, and missed whenever earlier messages
 // may have been missed, which is on every new subscription. Both are called on the inbox's
 // goroutine.
-func New(subscribe func(ctx context.Context) *redis.PubSub, message func(string), missed func()) *Inbox {
+func New(subscribe func(ctx context.Context) call.PubSub, message func(string), missed func()) *Inbox {
 	b := &Inbox{subscribe: subscribe, message: message, missed: missed}
 	b.linger = lingering(&b.mu, func() {
 		if b.users == 0 {
@@ -155,7 +155,7 @@ func pause(failures int) time.Duration {
 // connect opens a subscription. Meanwhile hooks of the client run, which are the user's code.
 // If a hook panics or ends its goroutine, connect returns nil, and neither the process nor the
 // inbox ends.
-func connect(subscribe func() *redis.PubSub) (ps *redis.PubSub) {
+func connect(subscribe func() call.PubSub) (ps call.PubSub) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -168,7 +168,7 @@ func connect(subscribe func() *redis.PubSub) (ps *redis.PubSub) {
 
 // read reads one subscription until it fails. It sets worked once the subscription exists.
 func (b *Inbox) read(ctx context.Context, worked *bool) {
-	ps := connect(func() *redis.PubSub { return b.subscribe(ctx) })
+	ps := connect(func() call.PubSub { return b.subscribe(ctx) })
 	if ps == nil {
 		return
 	}
@@ -192,7 +192,7 @@ func (b *Inbox) read(ctx context.Context, worked *bool) {
 // It then closes the subscription, and returns the error that ended it. If hooks of the client, which
 // run when go-redis connects again, panic or end the goroutine, go-redis keeps ps locked for ever: the
 // subscription is then left as it is.
-func receive(ctx context.Context, ps *redis.PubSub, next func(got any, refused error) bool) (err error) {
+func receive(ctx context.Context, ps call.PubSub, next func(got any, refused error) bool) (err error) {
 	// Only closing the connection ends a read that is under way.
 	closed := make(chan struct{})
 	unhook := context.AfterFunc(ctx, func() { _ = ps.Close(); close(closed) })

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -38,7 +39,7 @@ func newBox(t *testing.T) *box {
 func boxOn(t *testing.T, rdb, behind *redis.Client) *box {
 	b := &box{rdb: rdb, messages: make(chan string, 10), missed: make(chan struct{}, 10)}
 	b.Inbox = New(
-		func(ctx context.Context) *redis.PubSub { return behind.Subscribe(ctx, "box") },
+		func(ctx context.Context) call.PubSub { return behind.Subscribe(ctx, "box") },
 		func(m string) { b.messages <- m },
 		func() { b.missed <- struct{}{} })
 	t.Cleanup(func() { b.Close(); _ = b.rdb.Close() })
@@ -218,12 +219,12 @@ func TestUsedAgainIsKept(t *testing.T) {
 // oneServer has all channels, and its subscriptions are never ready.
 type oneServer struct{}
 
-func (oneServer) Server(string) (string, func(ctx context.Context) *redis.PubSub) {
+func (oneServer) Server(string) (string, func(ctx context.Context) call.PubSub) {
 	return "server", opening
 }
 func (oneServer) Notice(error) {}
 
-func opening(ctx context.Context) *redis.PubSub {
+func opening(ctx context.Context) call.PubSub {
 	<-ctx.Done()
 	return nil
 }

@@ -72,10 +72,10 @@ func (n *nodeConn) write(o order) {
 }
 
 // run connects, and reads until the connection ends. Its channels then move to another one.
-func (n *nodeConn) run(subscribe func(ctx context.Context) *redis.PubSub) {
+func (n *nodeConn) run(subscribe func(ctx context.Context) call.PubSub) {
 	began, worked := time.Now(), false
 	defer func() { n.moveOn(began, worked) }() // also if a hook of the client ends the goroutine
-	ps := connect(func() *redis.PubSub { return subscribe(n.ctx) })
+	ps := connect(func() call.PubSub { return subscribe(n.ctx) })
 	if ps == nil {
 		return
 	}
@@ -128,7 +128,7 @@ func (n *nodeConn) moveOn(began time.Time, worked bool) {
 }
 
 // writeAll writes the orders until the connection ends, or one can not be written.
-func (n *nodeConn) writeAll(ps *redis.PubSub) {
+func (n *nodeConn) writeAll(ps call.PubSub) {
 	for {
 		select {
 		case <-n.ctx.Done():

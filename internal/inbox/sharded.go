@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/leasehold-go/leasehold/internal/call"
 )
 
 // Cluster has the methods of the client that a Sharded needs.
@@ -13,7 +13,7 @@ type Cluster interface {
 	// Server returns the name of the server that has channel's slot, and a function that opens
 	// a subscription to channel there. It never blocks. The function is nil if no server is
 	// known to have the slot.
-	Server(channel string) (name string, subscribe func(ctx context.Context) *redis.PubSub)
+	Server(channel string) (name string, subscribe func(ctx context.Context) call.PubSub)
 	// Notice is called with errors that may mean that the topology has changed.
 	Notice(err error)
 }
@@ -149,7 +149,7 @@ func (b *Sharded) attachSoon(all []*channel) {
 }
 
 // attach puts a channel on the connection to its server. Called with the lock.
-func (b *Sharded) attach(c *channel, server string, subscribe func(ctx context.Context) *redis.PubSub) {
+func (b *Sharded) attach(c *channel, server string, subscribe func(ctx context.Context) call.PubSub) {
 	n := b.conns[server]
 	if n == nil {
 		n = &nodeConn{b: b, server: server, channels: map[string]*channel{}, wake: make(chan struct{}, 1)}

@@ -216,13 +216,13 @@ type fake struct {
 	noticed []error
 }
 
-func (f *fake) Server(channel string) (string, func(context.Context) *redis.PubSub) {
+func (f *fake) Server(channel string) (string, func(context.Context) call.PubSub) {
 	f.Lock()
 	defer f.Unlock()
 	if f.unknown--; f.unknown >= 0 {
 		return "?", nil
 	}
-	return "one", func(ctx context.Context) *redis.PubSub { return f.rdb.SSubscribe(ctx, channel) }
+	return "one", func(ctx context.Context) call.PubSub { return f.rdb.SSubscribe(ctx, channel) }
 }
 
 func (f *fake) Notice(err error) {

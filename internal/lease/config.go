@@ -64,7 +64,9 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	var single *call.Client
 	if cfg.Quorum == nil {
 		var err error
-		if single, err = cfg.client(rdb); err != nil {
+		if cfg.Shares != nil { // both learn at the same time that a server does not answer
+			single = cfg.Shares.single.Another()
+		} else if single, err = call.NewClient(rdb); err != nil {
 			errs = append(errs, keys.Invalid("%v", err))
 		}
 		client = single
@@ -125,19 +127,10 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	default:
 		m.handle += label
 		m.inbox = inbox.New(
-			func(ctx context.Context) *redis.PubSub { return single.Subscribe(ctx, cfg.Family.Inbox(m.handle)) },
+			func(ctx context.Context) call.PubSub { return single.Subscribe(ctx, cfg.Family.Inbox(m.handle)) },
 			m.message, m.subscribed)
 	}
 	return m, nil
-}
-
-// client returns the handle's client. A Manager that shares another's also learns at the same
-// time that a server does not answer.
-func (cfg *Config) client(rdb redis.UniversalClient) (*call.Client, error) {
-	if cfg.Shares != nil {
-		return cfg.Shares.single.Another(), nil
-	}
-	return call.NewClient(rdb)
 }
 
 // Replicas: if a Config asks for them, a grant counts only after that many of the primary's

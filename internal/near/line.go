@@ -6,8 +6,6 @@ import (
 	"encoding/base64"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/inbox"
 	"github.com/leasehold-go/leasehold/internal/keys"
@@ -42,7 +40,7 @@ func NewLine(client *call.Client, family keys.Family, suffix string) *Line {
 		return l
 	}
 	l.handle += suffix
-	subscribe := func(ctx context.Context) *redis.PubSub { return client.Subscribe(ctx, family.Inbox(l.handle)) }
+	subscribe := func(ctx context.Context) call.PubSub { return client.Subscribe(ctx, family.Inbox(l.handle)) }
 	l.inbox = inbox.New(subscribe, l.message, func() { l.subscribed("") })
 	return l
 }

@@ -164,7 +164,7 @@ func isRevoked(err error) bool {
 
 // newInbox makes the subscription of a handle on one server.
 func (s *server) newInbox() *inbox.Inbox {
-	subscribe := func(ctx context.Context) *redis.PubSub { return s.client.Subscribe(ctx, s.f.keys.Inbox(s.f.handle)) }
+	subscribe := func(ctx context.Context) call.PubSub { return s.client.Subscribe(ctx, s.f.keys.Inbox(s.f.handle)) }
 	return inbox.New(subscribe, s.message, s.subscribed)
 }
 
