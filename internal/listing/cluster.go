@@ -12,6 +12,7 @@ import (
 type cluster interface {
 	ForEachMaster(ctx context.Context, fn func(ctx context.Context, node *redis.Client) error) error
 	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+	ReloadState(ctx context.Context)
 }
 
 // clusterOf finds the Cluster client that rdb is or wraps, nil where there is none. The Scan of a
@@ -24,4 +25,15 @@ func clusterOf(rdb redis.UniversalClient) cluster {
 		}
 	}
 	return nil
+}
+
+// primary returns the client that reads key at its primary. A Cluster client that reads from replicas would ask one of
+// them: it lags behind, and the next page may come from another, whose SCAN has its own order.
+func (l *Lister) primary(ctx context.Context, key string) redis.Cmdable {
+	if l.replicas {
+		if node, err := l.cluster.MasterForKey(ctx, key); err == nil {
+			return node
+		}
+	}
+	return l.rdb
 }

@@ -26,9 +26,10 @@ import (
 
 // Lister reads the keys of one prefix through one client. It is safe for concurrent use.
 type Lister struct {
-	rdb     redis.UniversalClient
-	cluster cluster // nil if rdb is no Cluster client and wraps none
-	prefix  string
+	rdb      redis.UniversalClient
+	cluster  cluster // nil if rdb is no Cluster client and wraps none
+	replicas bool    // rdb reads from replicas
+	prefix   string
 }
 
 // New returns a Lister. prefix is as in the Configs: "" means "leasehold".
@@ -36,7 +37,8 @@ func New(rdb redis.UniversalClient, prefix string) *Lister {
 	if prefix == "" {
 		prefix = keys.DefaultPrefix
 	}
-	return &Lister{rdb: rdb, prefix: prefix, cluster: clusterOf(rdb)}
+	c, err := call.NewClient(rdb)
+	return &Lister{rdb: rdb, prefix: prefix, cluster: clusterOf(rdb), replicas: err == nil && c.ReadsFromReplicas()}
 }
 
 func (l *Lister) Prefix() string { return l.prefix }
@@ -48,7 +50,7 @@ const (
 
 // retry repeats a call that got no answer. This is safe because a read changes nothing. ctx
 // ends the repetition.
-func retry(ctx context.Context, read func() error) error {
+func (l *Lister) retry(ctx context.Context, read func() error) error {
 	var err error
 	for i := range tries {
 		if i > 0 {
@@ -60,6 +62,9 @@ func retry(ctx context.Context, read func() error) error {
 		}
 		if err = contained(read); err == nil || !passing(err) || ctx.Err() != nil {
 			return err
+		}
+		if l.cluster != nil { // the server may not be the primary any more
+			l.cluster.ReloadState(ctx)
 		}
 	}
 	return err
@@ -99,7 +104,7 @@ func (l *Lister) Resources(ctx context.Context) ([]Resource, error) {
 		for cursor := uint64(0); ; {
 			var names []string
 			var next uint64
-			err := retry(ctx, func() (err error) {
+			err := l.retry(ctx, func() (err error) {
 				names, next, err = rdb.Scan(ctx, cursor, pattern(l.prefix), scanCount).Result()
 				names, err = replied(names, err)
 				return err
@@ -130,8 +135,11 @@ func (l *Lister) Resources(ctx context.Context) ([]Resource, error) {
 func (l *Lister) pipelined(ctx context.Context, n int, add func(p redis.Pipeliner, i int)) error {
 	const most = 200
 	for from := 0; from < n; from += most {
-		err := retry(ctx, func() error {
+		err := l.retry(ctx, func() error {
 			pipe := l.rdb.Pipeline()
+			if l.replicas {
+				pipe.Time(ctx) // no reading command, so go-redis asks the primaries for the whole pipeline
+			}
 			for i := from; i < min(n, from+most); i++ {
 				add(pipe, i)
 			}
@@ -162,7 +170,7 @@ func (l *Lister) clocks(ctx context.Context, all []Resource) (func(Resource) tim
 		if _, known := nodes[r.base]; known {
 			continue
 		}
-		err := retry(ctx, func() error {
+		err := l.retry(ctx, func() error {
 			node, name := redis.Cmdable(l.rdb), ""
 			if l.cluster != nil {
 				primary, err := l.cluster.MasterForKey(ctx, r.base)

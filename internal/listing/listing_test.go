@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -302,6 +303,44 @@ func TestWrappedClusterClientsAreListed(t *testing.T) {
 	}
 	some := uses(t, listing.New(struct{ redis.UniversalClient }{cluster}, prefix))
 	redistest.Check(t, len(some) == n, "%d of %d keys are listed", len(some), n)
+}
+
+// onTwo is a Cluster client that reads from the second of two servers, as NewFailoverClusterClient makes it. It learns
+// of their addresses from servers.
+func onTwo(t *testing.T, servers func() (primary, replica string)) *redis.ClusterClient {
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{ReadOnly: true, ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		primary, replica := servers()
+		return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: primary}, {Addr: replica}}}}, nil
+	}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// Primaries are asked, also by a client that reads from replicas: one that lags does not know the lease.
+func TestPrimariesAreAsked(t *testing.T) {
+	x, prefix := redistest.StartReplicated(t, redistest.Newest(t), 1), redistest.Name(t)
+	rdb := onTwo(t, func() (string, string) { return x.Primary.Addr(), x.Replicas[0].Addr() })
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: prefix}))(t)
+	defer func() { _ = m.Close(context.Background()) }()
+	x.Cut()
+	lock := redistest.Must(m.Lock(t.Context(), "k"))(t)
+	state := redistest.Must(m.Inspect(t.Context(), "k"))(t)
+	redistest.Check(t, state.Held && state.LastToken == lock.Token(), "the state is %+v", state)
+	redistest.Expect(t, find(t, uses(t, listing.New(rdb, prefix)), keys.Mutex, "k").InUse, 1, "%d in use")
+	redistest.WantErr(t, m.Revoke(t.Context(), "k", lock.ID(), "a test"))
+}
+
+// A listing that finds no primary learns where it is now.
+func TestTheTopologyIsLearntAnew(t *testing.T) {
+	addr, looks := redistest.Mini(t).Addr(), atomic.Int32{}
+	rdb := onTwo(t, func() (string, string) {
+		if looks.Add(1) == 1 {
+			return "127.0.0.1:1", addr
+		}
+		return addr, addr
+	})
+	_, err := listing.New(rdb, "").State(t.Context(), listing.Of("", keys.Mutex, "n", "k", false), listing.Bounds{})
+	redistest.WantErr(t, err)
 }
 
 // The handles that may serve a copy of a cached value from memory are counted, whatever their

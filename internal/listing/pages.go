@@ -30,8 +30,8 @@ func (l *Lister) entries(ctx context.Context, key, from string, most int) ([]red
 	at := map[string]int{} // the index of a member in all
 	for count := int64(page); ; {
 		var some []redis.Z
-		err := retry(ctx, func() (err error) {
-			some, err = replied(l.rdb.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
+		err := l.retry(ctx, func() (err error) {
+			some, err = replied(l.primary(ctx, key).ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
 				Key: key, Start: from, Stop: "+inf", ByScore: true, Count: count,
 			}).Result())
 			return err
@@ -81,8 +81,8 @@ func (l *Lister) Find(ctx context.Context, r Resource, id string, parts ...strin
 		for cursor := uint64(0); ; {
 			var some []string
 			var next uint64
-			err := retry(ctx, func() (err error) {
-				some, next, err = l.rdb.ZScan(ctx, r.Part(part), cursor, match, page).Result()
+			err := l.retry(ctx, func() (err error) {
+				some, next, err = l.primary(ctx, r.base).ZScan(ctx, r.Part(part), cursor, match, page).Result()
 				some, err = replied(some, err)
 				return err
 			})
@@ -106,8 +106,8 @@ func (l *Lister) Find(ctx context.Context, r Resource, id string, parts ...strin
 // Schemas returns the other schemas of a cached value that are in use.
 func (l *Lister) Schemas(ctx context.Context, r Resource) ([]Resource, error) {
 	var names []string
-	err := retry(ctx, func() (err error) {
-		names, err = replied(l.rdb.ZRange(ctx, r.base+"schemas", 0, -1).Result())
+	err := l.retry(ctx, func() (err error) {
+		names, err = replied(l.primary(ctx, r.base).ZRange(ctx, r.base+"schemas", 0, -1).Result())
 		return err
 	})
 	var all []Resource

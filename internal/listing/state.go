@@ -150,8 +150,8 @@ func (l *Lister) held(ctx context.Context, s *State, most int) (held []redis.Z, 
 		var before, after *redis.ZSliceCmd
 		var fence *redis.StringCmd
 		arg := redis.ZRangeArgs{Key: s.Part("holders"), Start: from, Stop: "+inf", ByScore: true, Count: page}
-		err = retry(ctx, func() error {
-			pipe := l.rdb.Pipeline()
+		err = l.retry(ctx, func() error {
+			pipe := l.primary(ctx, s.base).Pipeline()
 			before, fence, after = pipe.ZRangeArgsWithScores(ctx, arg), pipe.Get(ctx, s.Part("fence")), pipe.ZRangeArgsWithScores(ctx, arg)
 			_, err := pipe.Exec(ctx)
 			if err == redis.Nil {
@@ -196,8 +196,8 @@ func (l *Lister) renewed(ctx context.Context, s *State, held []redis.Z) error {
 // scores reads the scores that the members of entries have in a sorted set. That of a missing one is 0.
 func (l *Lister) scores(ctx context.Context, key string, entries []redis.Z) (all []float64, err error) {
 	for part := range slices.Chunk(entries, page) {
-		err = retry(ctx, func() error {
-			some, err := replied(l.rdb.ZMScore(ctx, key, membersOf(part)...).Result())
+		err = l.retry(ctx, func() error {
+			some, err := replied(l.primary(ctx, key).ZMScore(ctx, key, membersOf(part)...).Result())
 			if err == nil {
 				all = append(all, some...)
 			}
@@ -227,7 +227,7 @@ func (l *Lister) caps(ctx context.Context, s *State) error {
 		s.Limit = 1
 		return nil
 	}
-	return retry(ctx, func() error {
+	return l.retry(ctx, func() error {
 		if s.HasTotal {
 			all, err := l.limits(ctx, s)
 			s.Limits = map[string]int{}
@@ -242,7 +242,7 @@ func (l *Lister) caps(ctx context.Context, s *State) error {
 			s.Stored = s.Limit > 0
 			return err
 		}
-		text, err := l.rdb.Get(ctx, s.Part("limit")).Result()
+		text, err := l.primary(ctx, s.base).Get(ctx, s.Part("limit")).Result()
 		if err == redis.Nil {
 			return nil
 		}
@@ -259,14 +259,14 @@ func (l *Lister) caps(ctx context.Context, s *State) error {
 // limits that concern it.
 func (l *Lister) limits(ctx context.Context, s *State) (map[string]string, error) {
 	if s.Key == "" {
-		all, err := l.rdb.HGetAll(ctx, s.Part("limits")).Result()
+		all, err := l.primary(ctx, s.base).HGetAll(ctx, s.Part("limits")).Result()
 		if err == nil && all == nil {
 			err = errNoReply
 		}
 		return all, err
 	}
 	names := []string{"", keys.Escape(s.Key)}
-	values, err := replied(l.rdb.HMGet(ctx, s.Part("limits"), names...).Result())
+	values, err := replied(l.primary(ctx, s.base).HMGet(ctx, s.Part("limits"), names...).Result())
 	all := map[string]string{}
 	for i, v := range values {
 		if text, ok := v.(string); ok {

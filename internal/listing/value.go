@@ -25,8 +25,8 @@ func (l *Lister) cached(ctx context.Context, s *State) error {
 	var aside *redis.ZSliceCmd
 	var near *redis.IntCmd
 	now := s.At.UnixMilli()
-	err := retry(ctx, func() error {
-		pipe := l.rdb.Pipeline()
+	err := l.retry(ctx, func() error {
+		pipe := l.primary(ctx, s.base).Pipeline()
 		head = pipe.GetRange(ctx, s.Part("value"), 0, headBytes-1)
 		size = pipe.StrLen(ctx, s.Part("value"))
 		kept, failed = pipe.PTTL(ctx, s.Part("value")), pipe.PTTL(ctx, s.Part("failure"))
@@ -84,8 +84,8 @@ func value(now time.Time, head string, size int, kept time.Duration) *Value {
 func (l *Lister) guard(ctx context.Context, s *State) error {
 	var seen *redis.StringCmd
 	var kept *redis.DurationCmd
-	err := retry(ctx, func() error {
-		pipe := l.rdb.Pipeline()
+	err := l.retry(ctx, func() error {
+		pipe := l.primary(ctx, s.base).Pipeline()
 		seen, kept = pipe.Get(ctx, s.Part("seen")), pipe.PTTL(ctx, s.Part("value"))
 		_, err := pipe.Exec(ctx)
 		switch {

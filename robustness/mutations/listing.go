@@ -42,4 +42,10 @@ var listed = []mutation{
 		"all = []Resource{{}}", "_ = all"),
 	cutOnServers("listing: each primary of a Cluster is asked", "internal/listing/listing.go", listings, "AllKeys",
 		`return l.cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return fn(ctx, node) })`, `return fn(ctx, l.rdb)`),
+	cutOnServers("listing: replicas are not asked for one resource", "internal/listing/cluster.go", listings, "PrimariesAreAsked",
+		"if l.replicas {", "if false {"),
+	cutOnServers("listing: replicas are not asked for many", "internal/listing/listing.go", listings, "PrimariesAreAsked",
+		"if l.replicas {", "if false {"),
+	cut("listing: the topology is learnt anew", "internal/listing/listing.go", listings, "LearntAnew",
+		"if l.cluster != nil { // the server", "if false { // the server"),
 }
