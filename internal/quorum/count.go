@@ -216,8 +216,8 @@ func (v *voter) judge(r *round) (o outcome, over bool) {
 		}
 	}
 	all, need := len(v.seats), v.f.need
-	none := func() error {
-		return &noMajority{have: all - refused, need: need, cause: cmp.Or(why, errForgotten), each: v.complaints()}
+	none := func(have int) error {
+		return &noMajority{have: have, need: need, cause: cmp.Or(why, errForgotten), each: v.complaints()}
 	}
 	switch {
 	case v.revoked != nil:
@@ -233,11 +233,11 @@ func (v *voter) judge(r *round) (o outcome, over bool) {
 		case valid < need:
 			return outcome{code: life.Gone}, true
 		}
-		return outcome{err: none()}, true
+		return outcome{err: none(v.fresh(r))}, true
 	case v.phase == holding:
 		return outcome{code: life.Granted, deadline: v.deadline()}, true
 	case refused > all-need:
-		return outcome{err: none()}, true
+		return outcome{err: none(all - refused)}, true
 	case tooMany > all-need:
 		return outcome{code: life.QueueFull}, true
 	case votes >= need:

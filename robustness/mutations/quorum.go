@@ -24,6 +24,8 @@ var votes = []mutation{
 		"s.notBefore = max(s.notBefore, fl.void)", "_ = fl.void"),
 	cutOnServers("quorum: without a majority all is given back", "internal/quorum/voter.go", quorumTests, "TestNothingIsKept",
 		"\tif v.phase != wanting {\n\t\treturn\n\t}\n\tv.phase = resting\n", "\treturn\n\tv.phase = resting\n"),
+	cut("quorum: a loss says how many servers prolonged the votes", "internal/quorum/count.go", quorumTests, "TestALossSays",
+		"outcome{err: none(v.fresh(r))}", "outcome{err: none(all - refused)}"),
 	cut("quorum: the deadline is that of a majority", "internal/quorum/count.go", "./internal/quorum", "TestDeadline",
 		"return untils[len(untils)-v.f.need]", "return untils[len(untils)-1]"),
 	cut("quorum: a majority has one token", "internal/quorum/count.go", "./internal/quorum", "TestOneToken",

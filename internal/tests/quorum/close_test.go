@@ -1,12 +1,14 @@
 package quorum
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
@@ -50,6 +52,25 @@ func TestCloseDropsWhatWaitsForAServerThatIsAway(t *testing.T) {
 		began := time.Now()
 		redistest.WantErr(f, m.Close(f.Context()))
 		redistest.AtMost(f, time.Since(began), 5*time.Second, "Close took %v")
+	})
+}
+
+// A lock that a majority no longer renews says how many servers still do.
+func TestALossSaysHowManyServersAnswer(t *testing.T) {
+	harness.Bubble(t, "quorum", func(f *harness.Fixture) {
+		var rdbs []redis.UniversalClient
+		for range 3 {
+			_, client := redistest.Bubble(f)
+			rdbs = append(rdbs, client())
+		}
+		m := redistest.Must(mutex.NewQuorum(rdbs, mutex.Config{Name: f.Family}))(f)
+		l := redistest.Must(m.Lock(f.Context(), "k"))(f)
+		for _, rdb := range rdbs[1:] {
+			redistest.WantErr(f, rdb.Close())
+		}
+		<-l.Context().Done()
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost, redistest.Says("1 servers can be counted, of the 2 that are needed"))
+		redistest.WantErr(f, m.Close(f.Context()))
 	})
 }
 
