@@ -123,9 +123,13 @@ func (c *Capped) run(ctx context.Context, method string, req any, setTrailer fun
 	defer pass.Leave()
 	work := pass.Context(ctx)
 	err = handle(work)
-	// gRPC would tell the client that it cancelled the call itself.
-	if (errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled) && pass.Lost(ctx, work) {
-		err = status.Error(codes.Aborted, "the permit was lost: "+context.Cause(work).Error())
+	if err == nil || !pass.Lost(ctx, work) {
+		return err
+	}
+	// gRPC would tell the client that it cancelled the call itself, or that the error is unknown.
+	cause := context.Cause(work)
+	if errors.Is(err, context.Canceled) || errors.Is(err, cause) || status.Code(err) == codes.Canceled {
+		err = status.Error(codes.Aborted, "the permit was lost: "+cause.Error())
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package grpccap_test
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -152,6 +153,17 @@ func TestKeyOfTheCall(t *testing.T) {
 	b.Release()
 	wantCode(t, redistest.Get(t, "an answer", first), codes.OK)
 	wantCode(t, redistest.Get(t, "an answer", none), codes.OK)
+}
+
+// A call that fails because it lost its permit is aborted, also if its handler returns the cause of its ctx.
+func TestCauseOfALossIsAborted(t *testing.T) {
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
+	_, client := start(t, caps, grpccap.Config{}, &service{unary: func(ctx context.Context) error {
+		captest.Revoke(t, caps)
+		<-ctx.Done()
+		return fmt.Errorf("stopped: %w", context.Cause(ctx))
+	}})
+	wantCode(t, call(t.Context(), client), codes.Aborted)
 }
 
 // A call that can never be served is a mistake, with FailOpen, too. While Redis cannot be asked, a call gets Unavailable,
