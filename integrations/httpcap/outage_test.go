@@ -166,6 +166,20 @@ func TestCrowdIsNoOutage(t *testing.T) {
 	})
 }
 
+// A client that leaves before the answer of a Redis far away can come does not say that Redis is away.
+func TestImpatientClientIsNoOutage(t *testing.T) {
+	onWire(t, func(t *testing.T, w *harness.Wire, caps *semaphore.Semaphore) {
+		h := capped(t, caps, httpcap.Config{}, func(http.ResponseWriter, *http.Request) {})
+		w.Stall()
+		time.AfterFunc(400*time.Millisecond, w.Heal)
+		ctx, leave := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer leave()
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+		redistest.Require(t, ctx.Err(), context.DeadlineExceeded, "the client left because of %v")
+		wantAnswer(t, h, http.StatusOK, soon)
+	})
+}
+
 func TestLossEndsTheWorkUnlessFailOpen(t *testing.T) {
 	for name, failOpen := range map[string]bool{"fail closed": false, "fail open": true} {
 		t.Run(name, func(t *testing.T) {

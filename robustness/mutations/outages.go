@@ -59,6 +59,8 @@ var outages = []mutation{
 		"		b.why = err\n		probe = b.open()", "		b.why = err"),
 	cut("breaker: no suspicion while the server answers others", "internal/call/breaker.go", callTests, "TestSuspect",
 		" && !b.answeredSince(began) {", " {"),
+	cut("gate: an impatient client is no outage", "integrations/internal/gate/gate.go", "./integrations/httpcap", "TestImpatientClientIsNoOutage",
+		"if ctx.Err() == nil { //", "if true { //"),
 	cut("gate: a crowd is no outage", "integrations/internal/gate/gate.go", "./integrations/httpcap", "TestCrowdIsNoOutage",
 		"if p.server.answersOthers(p.began, err) {", "if false {"),
 	cut("breaker: a false alarm ends no wait", "internal/call/breaker.go", cache, "TestFalseAlarmEndsNoWait",

@@ -20,7 +20,7 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-// patience is how long a finished answer waits for its Release, and the usual time of a round trip.
+// patience is how long a finished answer waits for its Release.
 const patience = 100 * time.Millisecond
 
 // moment is how long work may take at the most to be released without a goroutine. That one
@@ -73,8 +73,7 @@ func (g *Gate) Enter(ctx context.Context, key string, n int, wait time.Duration)
 	if err == nil {
 		return p, nil
 	}
-	// A caller that left within the usual time of a round trip says nothing about Redis.
-	if ctx.Err() == nil || time.Since(p.began) >= patience {
+	if ctx.Err() == nil { // a caller that left says nothing about a Redis that may be far away
 		p.server.heard(p.began, err)
 	}
 	return g.without(ctx, err)
