@@ -191,6 +191,17 @@ func TestWaitDoesNotCutTheJob(t *testing.T) {
 	redistest.NoError(t, redistest.Get(t, "the end of the job", causes))
 }
 
+// A wait that ends before Redis could be asked is an outage, and not a ctx that somebody cancelled.
+func TestWaitWithoutAnAnswerIsAnOutage(t *testing.T) {
+	failed := make(chan error, 100)
+	task, err := gocronlock.Task(newMutex(t, redistest.MiniClient(t), redistest.Name(t)), "job", gocronlock.Config{Slot: onlyTick, Wait: 1},
+		func(context.Context, uint64) error { return nil })
+	redistest.WantErr(t, err)
+	startJob(t, newClock(0), 20*time.Millisecond, task, gocron.WithEventListeners(
+		gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { failed <- err })))
+	redistest.WantErr(t, redistest.Get(t, "the error", failed), leasehold.ErrUnavailable, redistest.Says("no answer within 1ns"))
+}
+
 // A job ends with its lock, and is told why.
 func TestLossEndsTheJob(t *testing.T) {
 	m := newMutex(t, redistest.MiniClient(t), redistest.Name(t))

@@ -121,6 +121,9 @@ func waitAndDo(ctx context.Context, m *mutex.Mutex, name, slot string, cfg Confi
 		ran = true
 		return fn(ctx, token)
 	})
+	if !ran && errors.Is(err, context.Canceled) && ctx.Err() == nil { // by the timer alone
+		err = fmt.Errorf("leasehold: gocronlock: no answer within %v: %w: %w", cfg.Wait, leasehold.ErrUnavailable, err)
+	}
 	return ran, err
 }
 

@@ -68,6 +68,8 @@ var commands = []mutation{
 		"if c.Flags().Changed(\"wait\") {", "if wait != \"\" {"),
 	cut("grpccap: the cause of the ctx is a loss, too", "integrations/grpccap/grpccap.go", "./integrations/grpccap", "TestCauseOfALoss",
 		" || errors.Is(err, cause)", ""),
+	cut("gocronlock: a wait without an answer is an outage", "integrations/gocronlock/task.go", "./integrations/gocronlock", "TestWaitWithoutAnAnswer",
+		"&& ctx.Err() == nil { //", "&& false { //"),
 	cut("gocronlock: a job's own ErrBusy is its error", "integrations/gocronlock/task.go", "./integrations/gocronlock", "TestBusyJob",
 		"if !ran && errors.Is(err, leasehold.ErrBusy) {", "if _ = ran; errors.Is(err, leasehold.ErrBusy) {"),
 	cut("run: SIGQUIT while it waits writes no stacks", "cmd/leasehold/internal/run/keeper.go", "./cmd/leasehold", "TestSignalWhileWaiting",
