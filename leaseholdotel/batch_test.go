@@ -81,8 +81,15 @@ func (panicsCtx) Value(any) any { panic("the request is over") }
 // A ctx whose values cannot be read any more ends no process, and spoils no other event.
 func TestCtxThatPanicsSpoilsNoOtherEvent(t *testing.T) {
 	o, reader := meter(t, leaseholdotel.Config{})
-	o.Observe(acquired(panicsCtx{context.Background()}))
-	o.Observe(released)
+	for _, took := range []time.Duration{time.Millisecond, time.Second} { // the slow one gets a span
+		e := acquired(panicsCtx{context.Background()})
+		e.Duration = took
+		func() {
+			defer func() { _ = recover() }() // as a handle does
+			o.Observe(e)
+		}()
+		o.Observe(released)
+	}
 	o.Observe(acquired(context.Background()))
 	got := read(t, reader)
 	redistest.Expect(t, got["permit.held[{permit}]{mutex}"], 1, "%v permits are held")

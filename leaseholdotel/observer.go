@@ -96,10 +96,10 @@ func (o *Observer) Observe(e leasehold.Event) {
 	}
 	switch e.Kind {
 	case leasehold.EventAcquired:
+		o.batch.keep(e) // first: the span panics if a method of the ctx does
 		if o.slowWait >= 0 && e.Duration >= o.slowWait {
 			o.waitSpan(e)
 		}
-		o.batch.keep(e)
 	case leasehold.EventHoldEnded:
 		o.batch.keep(e)
 	case leasehold.EventRenewed:

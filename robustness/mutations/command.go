@@ -76,6 +76,8 @@ var commands = []mutation{
 		"if n == int(unix.SIGQUIT) {", "if n == -1 {"),
 	cut("an address is shown", "cmd/leasehold/internal/cli/root.go", "./cmd/leasehold", "TestExitCodes",
 		"ok && strings.ContainsAny(behind, \"@?\") {", "ok && behind != \"\" {"),
+	cut("telemetry: a span that panics loses no acquisition", "leaseholdotel/observer.go", "./leaseholdotel", "TestCtxThatPanics",
+		"o.batch.keep(e) // first", "if e.Duration >= o.slowWait {\n\t\t\to.waitSpan(e)\n\t\t}\n\t\to.batch.keep(e) // first"),
 	cut("telemetry: a ctx that panics ends no process", "leaseholdotel/batch.go", "./leaseholdotel", "TestCtxThatPanics",
 		"defer func() { _ = recover() }() // a method of its ctx panicked", ""),
 	cut("fencing example: the condition keeps a stale write out", "examples/fencing/main.go", "./examples/fencing", "TestStaleOwner",
