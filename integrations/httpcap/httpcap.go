@@ -139,7 +139,7 @@ func (h *handler) turnAway(w http.ResponseWriter, r *http.Request, err error) {
 		if srv, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && srv.ErrorLog != nil {
 			logf = srv.ErrorLog.Printf
 		}
-		logf("httpcap: %s %s: %v", r.Method, r.URL.Path, err)
+		logf("httpcap: %s %s: %v", r.Method, r.URL.EscapedPath(), err)
 		problem(w, http.StatusInternalServerError)
 	}
 }

@@ -133,9 +133,9 @@ func TestMistakeIsAnError(t *testing.T) {
 			}))
 			srv.Config.ErrorLog = log.New(&logged, "", 0)
 			srv.Start()
-			a := wantStatus(t, srv.URL, http.StatusInternalServerError)
+			a := wantStatus(t, srv.URL+"/a%0Ab", http.StatusInternalServerError) // one line all the same
 			srv.Close()
-			redistest.Check(t, strings.Contains(logged.String(), "httpcap: GET /: ") && !strings.Contains(a.body, tenant),
+			redistest.Check(t, strings.Contains(logged.String(), "httpcap: GET /a%0Ab: ") && !strings.Contains(a.body, tenant),
 				"%s: logged %q, answered %q", name, logged.String(), a.body)
 		}
 	}

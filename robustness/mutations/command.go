@@ -66,6 +66,8 @@ var commands = []mutation{
 		"opt.Token = strings.TrimSpace(string(text)); opt.Token == \"\" {", "opt.Token = strings.TrimSpace(string(text)); false {"),
 	cut("run: a wait without a time is not one without end", "cmd/leasehold/internal/cli/run.go", "./cmd/leasehold", "TestExitCodes",
 		"if c.Flags().Changed(\"wait\") {", "if wait != \"\" {"),
+	cut("httpcap: a path makes no lines of the log", "integrations/httpcap/httpcap.go", "./integrations/httpcap", "TestMistakeIsAnError",
+		"r.URL.EscapedPath()", "r.URL.Path"),
 	cut("grpccap: the cause of the ctx is a loss, too", "integrations/grpccap/grpccap.go", "./integrations/grpccap", "TestCauseOfALoss",
 		" || errors.Is(err, cause)", ""),
 	cut("gocronlock: a wait without an answer is an outage", "integrations/gocronlock/task.go", "./integrations/gocronlock", "TestWaitWithoutAnAnswer",
