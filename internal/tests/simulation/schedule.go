@@ -7,8 +7,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"testing"
 	"time"
 )
 
@@ -177,4 +181,140 @@ func (s step) fault() (until time.Duration, ok bool) {
 		return s.at + s.span + s.by, true
 	}
 	return 0, false
+}
+
+// violation is a promise that was not kept: the first of a run.
+type violation struct {
+	rule string // which promise, to tell one violation from another
+	at   time.Duration
+	what string
+}
+
+func (v *violation) String() string { return fmt.Sprintf("%s at %v: %s", v.rule, v.at, v.what) }
+
+// course is how a run goes.
+type course struct {
+	start  time.Time
+	failed chan struct{}
+
+	verdict   sync.Mutex // the innermost lock
+	violation *violation
+	tally     map[string]int
+}
+
+func newCourse() course {
+	return course{start: time.Now(), failed: make(chan struct{}), tally: map[string]int{}}
+}
+
+// since is the time since the start of the run.
+func (w *course) since(t time.Time) time.Duration { return t.Sub(w.start) }
+
+// fail notes a violation. The first one ends the run.
+func (w *course) fail(rule, format string, args ...any) {
+	w.verdict.Lock()
+	defer w.verdict.Unlock()
+	if w.violation == nil {
+		w.violation = &violation{rule, w.since(time.Now()), fmt.Sprintf(format, args...)}
+		close(w.failed)
+	}
+}
+
+// failIf notes a violation where there is one.
+func (w *course) failIf(bad bool, rule, format string, args ...any) {
+	if bad {
+		w.fail(rule, format, args...)
+	}
+}
+
+func (w *course) over() bool {
+	select {
+	case <-w.failed:
+		return true
+	default:
+		return false
+	}
+}
+
+func (w *course) note(what string) {
+	w.verdict.Lock()
+	defer w.verdict.Unlock()
+	w.tally[what]++
+}
+
+// wait sleeps until a time of the run, or until the run has failed.
+func (w *course) wait(at time.Duration) {
+	select {
+	case <-time.After(at - w.since(time.Now())):
+	case <-w.failed:
+	}
+}
+
+// shrinking finds the few steps of a schedule that break a promise: delta debugging (Zeller, Hildebrandt,
+// Simplifying and Isolating Failure-Inducing Input, 2002), within a number of reruns.
+type shrinking struct {
+	t     *testing.T
+	rule  string // the promise; another one that breaks meanwhile is another failure
+	left  int    // reruns
+	until time.Time
+	found *violation // the latest
+}
+
+// report reports a violation with the steps that it takes.
+func report(t *testing.T, seed uint64, s schedule, v *violation) {
+	t.Errorf("LEASEHOLD_SEED=%d: %v", seed, v)
+	sh := &shrinking{t: t, rule: v.rule, left: 400, until: time.Now().Add(3 * time.Minute), found: v}
+	if n, err := strconv.Atoi(os.Getenv("LEASEHOLD_SHRINK")); err == nil {
+		sh.left = n
+	}
+	if sh.left <= 0 {
+		return
+	}
+	few := sh.fewest(s)
+	const runs = 20
+	again := 0
+	for range runs {
+		if o := run(t, few); o.violation != nil {
+			again++
+		}
+	}
+	t.Errorf("shrunk to %d steps, which failed in %d of %d reruns; again with LEASEHOLD_SEED=%d, or with these lines as the file LEASEHOLD_SCHEDULE:\n# %v\n%v",
+		len(few), again, runs, seed, sh.found, few)
+}
+
+// fails reports whether a schedule still breaks the promise.
+func (sh *shrinking) fails(s schedule) bool {
+	if sh.left == 0 || time.Now().After(sh.until) {
+		return false
+	}
+	sh.left--
+	o := run(sh.t, s)
+	if o.violation == nil || o.violation.rule != sh.rule {
+		return false
+	}
+	sh.found = o.violation
+	return true
+}
+
+// fewest leaves out what it can: halves of the steps, then quarters, at last single ones.
+func (sh *shrinking) fewest(s schedule) schedule {
+	// What came after the violation has nothing to do with it.
+	before := slices.DeleteFunc(slices.Clone(s), func(st step) bool { return st.at > sh.found.at })
+	if len(before) < len(s) && sh.fails(before) {
+		s = before
+	}
+	for size := (len(s) + 1) / 2; size > 0; {
+		reduced := false
+		for from := 0; from < len(s); {
+			rest := slices.Delete(slices.Clone(s), from, min(from+size, len(s)))
+			if sh.fails(rest) {
+				s, reduced = rest, true
+				continue
+			}
+			from += size
+		}
+		if size > 1 || !reduced {
+			size /= 2
+		}
+	}
+	return s
 }
