@@ -5,7 +5,10 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -167,4 +170,154 @@ func TestALeaveIsRepeated(t *testing.T) {
 		f.refuse(2, false)
 		redistest.Eventually(f, "the vote to be given back", func() bool { return !vote() })
 	})
+}
+
+var sizes = map[string]int{"three": 3, "five": 5}
+
+// While a minority is away, in whatever manner, locks are granted, renewed, handed over and given back as before.
+func TestAMinorityIsAway(t *testing.T) {
+	ways := map[string]func(f *fleet, i int){
+		"killed": func(f *fleet, i int) { f.reals[i].Kill() },
+		"hung":   func(f *fleet, i int) { f.reals[i].Pause(); f.Cleanup(f.reals[i].Resume) },
+		"cut":    func(f *fleet, i int) { f.proxies[i].Cut(true, true); f.Cleanup(f.proxies[i].Heal) },
+		"deaf":   func(f *fleet, i int) { f.proxies[i].Cut(false, true); f.Cleanup(f.proxies[i].Heal) },
+	}
+	t.Parallel()
+	for size, n := range sizes {
+		for way, away := range ways {
+			t.Run(size+"/"+way, func(t *testing.T) {
+				newest(t, n, func(f *fleet) {
+					const term = time.Second
+					a, b, c := f.open(ttl(term)), f.open(ttl(term)), f.open(ttl(term))
+					f.begin(a)
+					held := f.lock(a, "held")
+					for i := range n / 2 {
+						away(f, i)
+					}
+					// A lock that is held stays held for several terms, by renewals.
+					time.Sleep(3 * term)
+					redistest.Expect(f, context.Cause(held.Context()), nil, "the lock was lost: %v")
+					redistest.WantErr(f, redistest.ErrorOf(b.TryLock(f.Context(), "held")), leasehold.ErrBusy)
+					// It is handed over.
+					got := f.turn(b, "held")
+					f.waiting(c, "held", 1)
+					f.unlock(held)
+					got.Got()
+					// Others come and go.
+					began := time.Now()
+					for range 10 {
+						f.unlock(f.lock(c, "free"))
+					}
+					redistest.AtMost(f, time.Since(began), 4*time.Second, "ten pairs took %v")
+				})
+			})
+		}
+	}
+}
+
+// Without a majority nothing is granted, and the caller hears why.
+func TestNoMajority(t *testing.T) {
+	newest(t, 3, func(f *fleet) {
+		a := f.open(ttl(2 * time.Second))
+		f.begin(a)
+		l := f.lock(a, "held")
+		f.reals[0].Kill()
+		f.reals[2].Kill()
+		redistest.WantErr(f, redistest.ErrorOf(a.Lock(f.Context(), "k")), leasehold.ErrUnavailable)
+		redistest.WantErr(f, redistest.ErrorOf(a.TryLock(f.Context(), "k")), leasehold.ErrUnavailable)
+		redistest.Get(f, "the end of a lock without a majority", l.Context().Done())
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
+	})
+}
+
+// A server that hangs delays Close by the time of a call, and not until the votes there end.
+func TestCloseBesideAServerThatHangs(t *testing.T) {
+	newest(t, 3, func(f *fleet) {
+		a := f.open() // its votes last for 30 s
+		f.begin(a)
+		l := f.lock(a, "k")
+		f.proxies[0].Cut(true, true)
+		f.Cleanup(f.proxies[0].Heal)
+		f.unlock(l)
+		time.Sleep(8 * time.Second) // until the server is known not to answer, and probes overlap
+		began := time.Now()
+		redistest.NoError(f, a.Close(f.Context()))
+		redistest.AtMost(f, time.Since(began), 12*time.Second, "Close took %v")
+	})
+}
+
+// Close waits for what calls to a single server still do: for a vote that is not given back yet, and
+// until the client has looked at the connections that may be broken.
+func TestCloseWaitsForWhatCallsBegan(t *testing.T) {
+	for name, held := range map[string][]string{"a leave": nil, "a look at connections": {"time"}} {
+		t.Run(name, func(t *testing.T) {
+			harness.Bubble(t, "quorum", func(f *harness.Fixture) {
+				m, one, w := aQuorum(f)
+				l := redistest.Must(m.Lock(f.Context(), "k"))(f)
+				if held != nil {
+					f.BreakIdle(one, w, 2) // a leave comes to one of them
+				}
+				w.Stall(held...)
+				redistest.WantErr(f, l.Unlock())
+				closed := make(chan error, 2)
+				for range cap(closed) { // the second one does no harm
+					go func() { closed <- m.Close(f.Context()) }()
+				}
+				synctest.Wait()
+				redistest.Check(f, len(closed) == 0, "Close did not wait")
+				w.Unstall()
+				for range cap(closed) {
+					redistest.WantErr(f, <-closed)
+				}
+			})
+		})
+	}
+}
+
+// What waits to be given back to a server that is away ends by itself. Close does not wait for that.
+func TestCloseDropsWhatWaitsForAServerThatIsAway(t *testing.T) {
+	harness.Bubble(t, "quorum", func(f *harness.Fixture) {
+		m, _, w := aQuorum(f)
+		l := redistest.Must(m.Lock(f.Context(), "k"))(f)
+		w.Refuse()
+		redistest.WantErr(f, l.Unlock())
+		began := time.Now()
+		redistest.WantErr(f, m.Close(f.Context()))
+		redistest.AtMost(f, time.Since(began), 5*time.Second, "Close took %v")
+	})
+}
+
+// A lock that a majority no longer renews says how many servers still do.
+func TestALossSaysHowManyServersAnswer(t *testing.T) {
+	harness.Bubble(t, "quorum", func(f *harness.Fixture) {
+		var rdbs []redis.UniversalClient
+		for range 3 {
+			_, client := redistest.Bubble(f)
+			rdbs = append(rdbs, client())
+		}
+		m := redistest.Must(mutex.NewQuorum(rdbs, mutex.Config{Name: f.Family}))(f)
+		l := redistest.Must(m.Lock(f.Context(), "k"))(f)
+		for _, rdb := range rdbs[1:] {
+			redistest.WantErr(f, rdb.Close())
+		}
+		<-l.Context().Done()
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost, redistest.Says("1 servers can be counted, of the 2 that are needed"))
+		redistest.WantErr(f, m.Close(f.Context()))
+	})
+}
+
+// aQuorum makes a handle on three servers. The way to the first one is a wire.
+func aQuorum(f *harness.Fixture) (*mutex.Mutex, *redis.Client, *harness.Wire) {
+	f.Helper()
+	w := &harness.Wire{}
+	one := f.Connect(w).(*redis.Client)
+	rdbs := []redis.UniversalClient{one}
+	for range 2 {
+		_, client := redistest.Bubble(f)
+		rdbs = append(rdbs, client())
+	}
+	m := redistest.Must(mutex.NewQuorum(rdbs, mutex.Config{Name: f.Family}))(f)
+	one.AddHook(w)
+	return m, one, w
 }

@@ -103,3 +103,228 @@ func loads(n *atomic.Int64, v string, err error) func(context.Context) (string, 
 		return v, err
 	}
 }
+
+const (
+	sem = "semaphore"
+	mtx = "mutex"
+	flt = "singleflight"
+)
+
+// Leases are the situations of permits and locks.
+var Leases = []Situation{
+	{
+		Name: "held for three seconds by one, waited for by another",
+		Want: map[Told]int{
+			{leasehold.EventAcquired, sem, leasehold.OutcomeGranted}:   2,
+			{leasehold.EventHoldEnded, sem, leasehold.OutcomeReleased}: 2,
+			{leasehold.EventAcquired, sem, leasehold.OutcomeBusy}:      1,
+			{leasehold.EventAcquired, sem, leasehold.OutcomeCanceled}:  1,
+		},
+		run: func(s *stage) {
+			h := s.semaphore(semaphore.Config{Limit: 2})
+			first, err := h.AcquireN(s.Context(), "k", 2)
+			s.must(err)
+			if _, err := h.TryAcquire(s.Context(), "k"); err == nil {
+				s.Error("TryAcquire got a third permit of two")
+			}
+			gone, cancel := context.WithTimeout(s.Context(), time.Second)
+			defer cancel()
+			if _, err := h.Acquire(gone, "k"); err == nil {
+				s.Error("Acquire got a third permit of two")
+			}
+			second := make(chan *semaphore.Lease)
+			go func() { l, _ := h.Acquire(s.Context(), "k"); second <- l }()
+			time.Sleep(2 * time.Second)
+			s.must(first.Release())
+			s.must((<-second).Release())
+		},
+	},
+	{
+		Name: "renewed, and closed while it is held",
+		Want: map[Told]int{
+			{leasehold.EventRenewed, mtx, leasehold.OutcomeOK}:       3,
+			{leasehold.EventHoldEnded, mtx, leasehold.OutcomeClosed}: 1,
+		},
+		run: func(s *stage) {
+			h := s.mutex(mutex.Config{TTL: 3 * time.Second})
+			_, err := h.Lock(s.Context(), "k")
+			s.must(err)
+			time.Sleep(3500 * time.Millisecond)
+		},
+	},
+	{
+		Name: "cut off from Redis for longer than the TTL",
+		Want: map[Told]int{
+			{leasehold.EventUnavailable, mtx, ""}:                   1,
+			{leasehold.EventAvailable, mtx, ""}:                     1,
+			{leasehold.EventLeaseEnded, mtx, leasehold.OutcomeLost}: 1,
+			{leasehold.EventHoldEnded, mtx, leasehold.OutcomeLost}:  1,
+			{leasehold.EventStaleRelease, mtx, ""}:                  1,
+		},
+		run: func(s *stage) {
+			h := s.mutex(mutex.Config{TTL: time.Second})
+			l, err := h.Lock(s.Context(), "k")
+			s.must(err)
+			end := leaseholdtest.Outage(s.a)
+			<-l.Context().Done()
+			end()
+			redistest.Check(s, l.Unlock() != nil, "Unlock of a lost lock returned nil")
+		},
+	},
+	{
+		Name: "its key is deleted, which its release finds",
+		Want: map[Told]int{
+			{leasehold.EventHoldEnded, mtx, leasehold.OutcomeReleased}: 1,
+			{leasehold.EventLeaseEnded, mtx, leasehold.OutcomeLost}:    1,
+			{leasehold.EventStaleRelease, mtx, ""}:                     1,
+		},
+		run: func(s *stage) {
+			h := s.mutex(mutex.Config{})
+			l, err := h.Lock(s.Context(), "k")
+			s.must(err)
+			s.must(s.a.FlushAll(s.Context()).Err())
+			redistest.Check(s, l.Unlock() != nil, "Unlock of a lost lock returned nil")
+		},
+	},
+	{
+		Name: "held for as long as MaxHold allows",
+		Want: map[Told]int{
+			{leasehold.EventLeaseEnded, sem, leasehold.OutcomeMaxHold}: 1,
+			{leasehold.EventHoldEnded, sem, leasehold.OutcomeMaxHold}:  1,
+		},
+		run: func(s *stage) {
+			h := s.semaphore(semaphore.Config{MaxHold: 2 * time.Second})
+			l, err := h.Acquire(s.Context(), "k")
+			s.must(err)
+			<-l.Context().Done()
+		},
+	},
+	{
+		Name: "granted after its caller has gone",
+		Want: map[Told]int{
+			{leasehold.EventLateGrant, sem, ""}:                       1,
+			{leasehold.EventAcquired, sem, leasehold.OutcomeCanceled}: 1,
+		},
+		run: func(s *stage) {
+			h := s.semaphore(semaphore.Config{})
+			l, err := h.Acquire(s.Context(), "warm") // the clock and the script are known
+			s.must(err)
+			s.must(l.Release())
+			ctx, cancel := context.WithCancel(s.Context())
+			defer cancel()
+			release := s.wire.StallReplies("enter")
+			ended := make(chan error)
+			go func() { _, err := h.Acquire(ctx, "k"); ended <- err }()
+			synctest.Wait()
+			cancel()
+			redistest.Check(s, <-ended != nil, "Acquire got a lease though its reply was held up")
+			release()
+		},
+	},
+}
+
+// Loads are the situations of cached values.
+var Loads = []Situation{
+	{
+		Name: "loaded by one, shared by another, hit, and served stale",
+		Want: map[Told]int{
+			{leasehold.EventLoadStarted, flt, ""}:                 2,
+			{leasehold.EventLoadEnded, flt, leasehold.OutcomeOK}:  2,
+			{leasehold.EventPublished, flt, leasehold.OutcomeOK}:  2,
+			{leasehold.EventLookup, flt, leasehold.OutcomeLoaded}: 1,
+			{leasehold.EventLookup, flt, leasehold.OutcomeShared}: 1,
+			{leasehold.EventLookup, flt, leasehold.OutcomeHit}:    1,
+			{leasehold.EventLookup, flt, leasehold.OutcomeStale}:  1,
+		},
+		run: func(s *stage) {
+			cfg := singleflight.Config[string]{TTL: time.Minute, Jitter: -1, StaleFor: time.Minute}
+			a, b := s.cache(s.a, cfg), s.cache(s.b, cfg)
+			slow := func(context.Context) (string, error) { time.Sleep(time.Second); return "v", nil }
+			done := make(chan error)
+			go func() { _, err := a.Do(s.Context(), "k", slow); done <- err }()
+			synctest.Wait()
+			_, err := b.Do(s.Context(), "k", slow)
+			s.must(err)
+			s.must(<-done)
+			_, err = b.Do(s.Context(), "k", slow)
+			s.must(err)
+			time.Sleep(time.Minute)
+			_, err = b.Do(s.Context(), "k", slow)
+			s.must(err)
+			time.Sleep(2 * time.Second) // for the refresh
+		},
+	},
+	{
+		Name: "a loader that fails, and one that finds nothing",
+		Want: map[Told]int{
+			{leasehold.EventLoadEnded, flt, leasehold.OutcomeError}:    1,
+			{leasehold.EventLoadEnded, flt, leasehold.OutcomeNotFound}: 1,
+			{leasehold.EventLookup, flt, leasehold.OutcomeHit}:         1,
+		},
+		run: func(s *stage) {
+			g := s.cache(s.a, singleflight.Config[string]{TTL: time.Minute, NotFoundTTL: time.Minute})
+			var n atomic.Int64
+			_, _ = g.Do(s.Context(), "failing", loads(&n, "", errOrigin))
+			_, _ = g.Do(s.Context(), "absent", loads(&n, "", singleflight.ErrNotFound))
+			_, _ = g.Do(s.Context(), "absent", loads(&n, "", singleflight.ErrNotFound))
+			redistest.Check(s, n.Load() == 2, "%d loads, want 2", n.Load())
+		},
+	},
+	{
+		Name: "a loader that takes too long",
+		Want: map[Told]int{{leasehold.EventLoadEnded, flt, leasehold.OutcomeTimeout}: 1},
+		run: func(s *stage) {
+			g := s.cache(s.a, singleflight.Config[string]{TTL: time.Minute, LoadTimeout: time.Second})
+			_, _ = g.Do(s.Context(), "k", func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() })
+		},
+	},
+	{
+		Name: "left by its only caller while it is loaded",
+		Want: map[Told]int{
+			{leasehold.EventLoadStarted, flt, ""}:                      1,
+			{leasehold.EventLoadEnded, flt, leasehold.OutcomeCanceled}: 1,
+			{leasehold.EventLeaseEnded, flt, leasehold.OutcomeLost}:    0, // it was given back
+		},
+		run: func(s *stage) {
+			g := s.cache(s.a, singleflight.Config[string]{LeaseTTL: 3 * time.Second})
+			ctx, leave := context.WithCancel(s.Context())
+			_, err := g.Do(ctx, "k", func(ctx context.Context) (string, error) {
+				leave()
+				<-ctx.Done()
+				return "", ctx.Err()
+			})
+			redistest.Check(s, err != nil, "a caller that left got a value")
+			time.Sleep(2 * time.Second) // the next renewal gives the lease back
+		},
+	},
+	{
+		Name: "an entry that is no value",
+		Want: map[Told]int{{leasehold.EventDecodeFailed, flt, ""}: 1},
+		run: func(s *stage) {
+			g := s.cache(s.a, singleflight.Config[string]{})
+			s.must(s.a.Set(s.Context(), "leasehold:flt:{pages:k}:value", "no envelope", time.Minute).Err())
+			var n atomic.Int64
+			_, err := g.Do(s.Context(), "k", loads(&n, "v", nil))
+			s.must(err)
+		},
+	},
+	{
+		Name: "invalidated, once while it is loaded",
+		Want: map[Told]int{
+			{leasehold.EventInvalidated, flt, leasehold.OutcomeOK}:        2,
+			{leasehold.EventPublished, flt, leasehold.OutcomeInvalidated}: 1,
+		},
+		run: func(s *stage) {
+			g := s.cache(s.a, singleflight.Config[string]{})
+			var n atomic.Int64
+			_, err := g.Do(s.Context(), "k", loads(&n, "v", nil))
+			s.must(err)
+			s.must(g.Invalidate(s.Context(), "k"))
+			_, err = g.Do(s.Context(), "k", func(ctx context.Context) (string, error) { return "v", g.Invalidate(ctx, "k") })
+			s.must(err)
+		},
+	},
+}
+
+// All is all situations.
+var All = append(append([]Situation{}, Leases...), Loads...)

@@ -2,10 +2,13 @@ package singleflight
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -140,5 +143,217 @@ func TestObserverIsToldOfCallsThatRedisAbsenceMadeFail(t *testing.T) {
 		if want++; len(told) != want {
 			f.Errorf("told of %d calls, want %d", len(told), want)
 		}
+	})
+}
+
+// MaxLoads bounds the loads of a process while Redis is away, until their loaders have
+// returned. Loads that began under a permit count.
+func TestMaxLoadsHoldsWhileRedisIsAway(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		const most, keys = 3, 10
+		g, wire := f.open(locally, maxLoads(most), func(c *singleflight.Config[string]) { c.LeaseTTL, c.LoadTimeout = time.Hour, time.Minute })
+		o := newOrigin(f)
+		all := []*pending[string]{fetch(f, f.Context(), g, "under a permit", o.load)}
+		run := []*loading{o.next(f)}
+		f.goAway(g, wire)
+		for i := range keys {
+			all = append(all, fetch(f, f.Context(), g, fmt.Sprint(i), o.load))
+		}
+		for range most - 1 {
+			run = append(run, o.next(f))
+		}
+		o.wantNoLoad(f)
+		time.Sleep(time.Minute) // LoadTimeout: the loaders have not returned
+		all[0].Failed()
+		o.wantNoLoad(f)
+		for ended := range len(all) {
+			run[ended].returns("v")
+			if len(run) < len(all) {
+				run = append(run, o.next(f))
+				o.wantNoLoad(f)
+			}
+		}
+	})
+}
+
+// A revoked load that ignores its ctx keeps no other from loading in its process.
+func TestRevokedLoadFreesItsSlot(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		g, _ := f.open(maxLoads(1))
+		first, l, o := f.loading(g, "k")
+		second := fetch(f, f.Context(), g, "l", gives("v"))
+		redistest.WantErr(f, g.Revoke(f.Context(), "k", inspect(f, g, "k").LoadID, "it hangs"))
+		second.want("v", singleflight.Loaded)
+		third, m := begin(f, f.Context(), g, "m", o, o.load)
+		l.returns("late")
+		first.Got()
+		fourth := fetch(f, f.Context(), g, "n", o.load)
+		o.wantNoLoad(f) // the first has freed its slot once
+		m.returns("v")
+		third.Got()
+		o.next(f).returns("v")
+		fourth.Got()
+	})
+}
+
+// All callers may join a load that waits for its slot.
+func TestLoadThatWaitsForItsSlotIsOpenToAll(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		g, wire := f.open(locally, maxLoads(1))
+		o := newOrigin(f)
+		f.goAway(g, wire)
+		first, l := begin(f, f.Context(), g, "x", o, o.load)
+		var all []*pending[string]
+		for range 5 {
+			all = append(all, fetch(f, f.Context(), g, "y", o.load))
+			time.Sleep(time.Second)
+		}
+		l.returns("X")
+		first.Got()
+		o.next(f).returns("Y")
+		for _, p := range all {
+			p.wantValue("Y")
+		}
+	})
+}
+
+// Loads that wait for a slot ask Redis again once it is back: they get what others have stored,
+// or load with a lease and store. Those of one DoMany stay together.
+func TestLoadsThatWaitForASlotAskRedisAgain(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		g, wire := f.open(locally, maxLoads(1))
+		other, _ := f.open()
+		o, b := newOrigin(f), newBatches()
+		f.goAway(g, wire)
+		first, l := begin(f, f.Context(), g, "x", o, o.load)
+		stored := fetch(f, f.Context(), g, "stored", never(f))
+		missing := fetch(f, f.Context(), g, "missing", o.load)
+		some := doMany(f, f.Context(), g, []string{"a", "b"}, b)
+		o.wantNoLoad(f)
+		redistest.WantErr(f, other.Put(f.Context(), "stored", "by another"))
+		wire.Heal()
+		time.Sleep(time.Second)
+		stored.wantValue("by another")
+		for _, key := range []string{"missing", "a", "b"} {
+			redistest.Check(f, inspect(f, other, key).Loading, "the load of %s has no lease", key)
+		}
+		o.wantNoLoad(f) // its slot is taken yet
+		l.returns("X")
+		first.Got()
+		o.next(f).returns("v")
+		missing.want("v", singleflight.Loaded)
+		redistest.NoError(f, some.got("a", "A", "b", "B"))
+		redistest.Check(f, len(b.calls) == 1, "the keys of one DoMany were loaded by %v", b.calls)
+		fetch(f, f.Context(), other, "missing", never(f)).want("v", singleflight.Cached)
+	})
+}
+
+// A caller that cannot decode what others load does not ask for that again when Redis is back.
+func TestCallerThatCannotLookAgain(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		g, wire := f.open(locally, maxLoads(1), blind)
+		other, _ := f.open(func(c *singleflight.Config[string]) { c.Codec = &jsonCodec{} })
+		o := newOrigin(f)
+		f.goAway(g, wire)
+		x, l := begin(f, f.Context(), g, "x", o, o.load)
+		first := fetch(f, f.Context(), g, "k", o.load)
+		time.Sleep(time.Second)
+		alone := fetch(f, f.Context(), g, "k", o.load)
+		settleAway()
+		z := fetch(f, f.Context(), g, "z", o.load)
+		settleAway()
+		l.returns("x")
+		x.Got()
+		o.next(f).returns("of the first")
+		first.want("of the first", singleflight.Loaded)
+		l = o.next(f) // of z; the second caller of k waits behind it
+		o.wantNoLoad(f)
+		redistest.WantErr(f, other.Put(f.Context(), "k", "stored"))
+		wire.Heal()
+		o.wantNoLoad(f)
+		l.returns("z")
+		z.Got()
+		o.next(f).returns("its own")
+		alone.want("its own", singleflight.Loaded)
+	})
+}
+
+// Under LoadLocally, a wait for a permit or for the load of another process ends when Redis goes
+// away. Under Fail, such a wait outlasts a short outage.
+func TestWaitsWhenRedisGoesAway(t *testing.T) {
+	for policy, quick := range map[singleflight.Policy]bool{singleflight.LoadLocally: true, singleflight.Fail: false} {
+		for what, key := range map[string]string{"a permit": "l", "a load": "k"} {
+			subBubble(t, fmt.Sprint(what, ", loads locally: ", quick), func(f *fixture) {
+				bound := maxLoads(1)
+				if what == "a load" {
+					bound = nil
+				}
+				g, wire := f.open(bound, func(c *singleflight.Config[string]) { c.OnUnavailable = policy })
+				other, _ := f.open(bound)
+				o, held := newOrigin(f), newOrigin(f)
+				first, l := begin(f, f.Context(), other, "k", held, held.load)
+				waits := fetch(f, f.Context(), g, key, o.load)
+				began := time.Now()
+				f.goAway(g, wire)
+				if quick {
+					o.next(f).returns("local")
+					redistest.AtMost(f, time.Since(began), 200*time.Millisecond, "it waited for %v")
+					waits.want("local", singleflight.Loaded)
+				}
+				time.Sleep(2 * time.Second)
+				wire.Heal()
+				l.returns("v")
+				first.Got()
+				if !quick {
+					if what == "a permit" {
+						o.next(f).returns("v")
+					}
+					waits.wantValue("v")
+				}
+			})
+		}
+	}
+}
+
+// A breaker that opens by mistake ends no wait: the probe is answered.
+func TestFalseAlarmEndsNoWait(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		g, wire := f.open(locally)
+		other, _ := f.open()
+		first, l, _ := f.loading(other, "k")
+		waits := fetch(f, f.Context(), g, "k", never(f))
+		refused := false
+		wire.Fail(func(name string) error {
+			if name == "get" && !refused {
+				refused = true
+				return harness.ErrRefused
+			}
+			return nil
+		})
+		_, _, err := g.Peek(f.Context(), "k")
+		redistest.CheckNow(f, err != nil, "the call was not refused")
+		time.Sleep(time.Second)
+		l.returns("v")
+		first.Got()
+		waits.want("v", singleflight.Shared)
+	})
+}
+
+// wrapped is a client that is no pointer.
+type wrapped struct{ *redis.Client }
+
+// The permits of MaxLoads share the group's knowledge of the server, also if the client is
+// wrapped in a type that is no pointer.
+func TestPermitsShareTheBreaker(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		w := &harness.Wire{Patience: clientPatience}
+		rdb := f.Connect(w).(*redis.Client)
+		rdb.AddHook(w)
+		g := openOn(f, wrapped{rdb}, locally, maxLoads(1))
+		f.Cleanup(w.Heal)
+		f.goAway(g, w)
+		began := time.Now()
+		fetch(f, f.Context(), g, "k", gives("v")).want("v", singleflight.Loaded)
+		redistest.AtMost(f, time.Since(began), 300*time.Millisecond, "it took %v")
 	})
 }

@@ -2,11 +2,17 @@ package singleflight
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -183,5 +189,205 @@ func TestInvalidateDuringALoad(t *testing.T) {
 			}
 			redistest.Expect(f, o.loads.Load(), 2, "%d loads")
 		}
+	})
+}
+
+// batches is an origin of several keys: it notes what it was called for.
+type batches struct {
+	mu    sync.Mutex
+	calls [][]string
+	began chan []string
+	gate  chan struct{} // each call waits there, if there is one
+	value func(key string) (string, bool)
+}
+
+func newBatches() *batches {
+	return &batches{began: make(chan []string, 100), value: func(key string) (string, bool) { return strings.ToUpper(key), true }}
+}
+
+func (b *batches) load(ctx context.Context, keys []string) (map[string]string, error) {
+	b.mu.Lock()
+	b.calls = append(b.calls, slices.Clone(keys))
+	b.mu.Unlock()
+	b.began <- keys
+	if b.gate != nil {
+		select {
+		case <-b.gate:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	all := map[string]string{}
+	for _, k := range keys {
+		if v, ok := b.value(k); ok {
+			all[k] = v
+		}
+	}
+	return all, nil
+}
+
+func (b *batches) wantCalls(t testing.TB, want ...[]string) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	redistest.CheckNow(t, fmt.Sprint(b.calls) == fmt.Sprint(want), "the loader was called for %v, want %v", b.calls, want)
+}
+
+// many is a DoMany under way.
+type many struct {
+	*harness.Call[map[string]string]
+	t testing.TB
+}
+
+func doMany(t testing.TB, ctx context.Context, g *singleflight.Group[string], keys []string, b *batches) *many {
+	return &many{harness.Start(t, func() (map[string]string, error) { return g.DoMany(ctx, keys, b.load) }), t}
+}
+
+// got is the error that the DoMany ends with, soon; want is pairs of the keys and values that it found.
+func (m *many) got(want ...string) error {
+	m.t.Helper()
+	redistest.Get(m.t, "the values", m.Done)
+	found := map[string]string{}
+	for i := 0; i < len(want); i += 2 {
+		found[want[i]] = want[i+1]
+	}
+	redistest.CheckNow(m.t, maps.Equal(m.Value, found) && m.Value != nil, "found %v (%v), want %v", m.Value, m.Err, found)
+	return m.Err
+}
+
+// What is cached is served, the rest is loaded in one call, in the caller's order; duplicates count once.
+func TestDoManyLoadsWhatIsMissing(t *testing.T) {
+	each(t, func(f *fixture) {
+		g, _ := f.open()
+		b := newBatches()
+		fetch(f, f.Context(), g, "c", gives("cached")).Got()
+		keys := []string{"z", "a", "c", "z", "m", "a", "b"}
+		redistest.WantErr(f, doMany(f, f.Context(), g, keys, b).got("z", "Z", "a", "A", "c", "cached", "m", "M", "b", "B"))
+		b.wantCalls(f, []string{"z", "a", "m", "b"})
+		redistest.WantErr(f, doMany(f, f.Context(), g, keys, b).got("z", "Z", "a", "A", "c", "cached", "m", "M", "b", "B"))
+		b.wantCalls(f, []string{"z", "a", "m", "b"})
+		redistest.Expect(f, g.Stats(), (singleflight.Stats{Hits: 6, Loaded: 5, Loads: 2}), "%+v")
+		redistest.Gives(g.Do(f.Context(), "m", never(f)))(f, "M")
+	})
+}
+
+// keysError returns the parts of a *KeysError for these keys.
+func keysError(t testing.TB, err error, keys ...string) map[string]error {
+	t.Helper()
+	var failed *singleflight.KeysError
+	redistest.CheckNow(t, errors.As(err, &failed) && slices.Equal(slices.Sorted(maps.Keys(failed.ByKey)), keys),
+		"error %v; want a KeysError for %q", err, keys)
+	return failed.ByKey
+}
+
+// What load leaves out is ErrNotFound, or its error if it returns one; what was found comes all the same.
+func TestDoManyPartial(t *testing.T) {
+	some(t, func(f *fixture) {
+		g, _ := f.open()
+		b := newBatches()
+		b.value = func(key string) (string, bool) { return key, key != "b" && key != "d" }
+		err := doMany(f, f.Context(), g, []string{"a", "b", "c", "d"}, b).got("a", "a", "c", "c")
+		redistest.WantErr(f, err, singleflight.ErrNotFound, redistest.Says(f.Family+"/b", f.Family+"/d"))
+		redistest.Check(f, !strings.Contains(err.Error(), f.Family+"/a"), "%v", err)
+		failed := keysError(f, err, "b", "d")
+		redistest.WantErr(f, failed["b"], singleflight.ErrNotFound)
+		found, err := g.DoMany(f.Context(), []string{"a", "b", "x"}, func(context.Context, []string) (map[string]string, error) {
+			return map[string]string{"b": "B"}, errBoom
+		})
+		redistest.WantErr(f, keysError(f, err, "x")["x"], errBoom)
+		redistest.WantText(f, err, f.Family+"/x: boom")
+		redistest.Check(f, len(found) == 2 && found["a"] == "a" && found["b"] == "B", "found %v", found)
+		wantStored(f, g, "b", "B")
+		s := g.Stats()
+		redistest.Check(f, s.Errors == 3 && s.Loaded == 3 && s.Hits == 1, "%+v", s)
+	})
+}
+
+// What others load is waited for, and not loaded again; extra keys of a loader's map are none of ours.
+func TestDoManyWaitsForOthers(t *testing.T) {
+	some(t, func(f *fixture) {
+		g, other := f.two()
+		o, b := newOrigin(f), newBatches()
+		alone, theirs := begin(f, f.Context(), other, "theirs", o, o.load)
+		here, ours := begin(f, f.Context(), g, "here", o, o.load)
+		all := doMany(f, f.Context(), g, []string{"theirs", "own", "here"}, b)
+		keys := redistest.Get(f, "the load", b.began)
+		redistest.CheckNow(f, fmt.Sprint(keys) == "[own]", "loads %v", keys)
+		redistest.Eventually(f, "a process that waits", func() bool { return f.Queued("theirs") == 1 })
+		theirs.returns("T")
+		ours.returns("H")
+		redistest.WantErr(f, all.got("theirs", "T", "own", "OWN", "here", "H"))
+		alone.Got()
+		here.Got()
+		b.wantCalls(f, []string{"own"})
+		s := g.Stats()
+		redistest.Check(f, s.Loaded == 2 && (s.Shared == 1 || s.Shared == 2) && s.Loads == 2, "%+v", s)
+	})
+}
+
+// Two calls of which each has the lease of a key that the other waits for:
+// each loads and publishes its own key before it waits, so neither waits for ever.
+func TestDoManyCrossedCallsEnd(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		f.teach()
+		var crossing sync.WaitGroup
+		crossing.Add(2)
+		start := func(keys ...string) (*many, *batches) {
+			g, wire := f.open()
+			// The first key's enter has run in both before either second's does.
+			first := true
+			wire.Split(func() {
+				if first && wire.Sent("load enter") > 0 {
+					first = false
+					crossing.Done()
+					crossing.Wait()
+				}
+			})
+			b := newBatches()
+			b.gate = make(chan struct{})
+			f.Cleanup(func() { close(b.gate) })
+			return doMany(f, f.Context(), g, keys, b), b
+		}
+		one, loadsX := start("x", "y")
+		two, loadsY := start("y", "x")
+		redistest.Get(f, "x to be loaded", loadsX.began)
+		redistest.Get(f, "y to be loaded", loadsY.began)
+		loadsX.gate <- struct{}{}
+		redistest.Eventually(f, "x to be published", func() bool { return f.Server.Exists(f.Part("x", "value")) })
+		loadsY.gate <- struct{}{}
+		for _, m := range []*many{one, two} {
+			redistest.WantErr(f, m.got("x", "X", "y", "Y"))
+		}
+		loadsX.wantCalls(f, []string{"x"})
+		loadsY.wantCalls(f, []string{"y"})
+	})
+}
+
+// However many keys: one pipeline of GETs, one of scripts to take the leases, one
+// to publish; in a Cluster one for each node.
+func TestDoManyRoundTrips(t *testing.T) {
+	each(t, func(f *fixture) {
+		f.teach()
+		nodes := 1
+		if _, isCluster := f.RDB.(*redis.ClusterClient); isCluster {
+			nodes = 3
+		}
+		g, wire := f.open()
+		var keys, want []string
+		for i := range 20 {
+			keys = append(keys, fmt.Sprintf("k%d", i))
+			want = append(want, keys[i], strings.ToUpper(keys[i]))
+		}
+		redistest.WantErr(f, g.Invalidate(f.Context(), keys...))
+		knowClocks(f, g, keys...)
+		b := newBatches()
+		trips := wire.TripCounter()
+		redistest.WantErr(f, doMany(f, f.Context(), g, keys, b).got(want...))
+		b.wantCalls(f, keys)
+		redistest.Expect(f, trips(), harness.TripCount{Gets: nodes, Scripts: 2 * nodes}, "the keys cost %+v")
+		redistest.WantErr(f, doMany(f, f.Context(), g, keys, b).got(want...))
+		redistest.Expect(f, trips(), harness.TripCount{Gets: nodes}, "hits cost %+v")
+		redistest.WantErr(f, g.Invalidate(f.Context(), keys...))
+		redistest.Expect(f, trips(), harness.TripCount{Scripts: nodes}, "invalidations cost %+v")
 	})
 }

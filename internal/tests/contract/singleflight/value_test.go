@@ -1,10 +1,13 @@
 package singleflight
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"math"
 	"strings"
 	"sync/atomic"
@@ -13,6 +16,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
@@ -149,5 +153,141 @@ func TestSchemasSideBySide(t *testing.T) {
 			fetch(f, f.Context(), g, "k", gives("1")).Got()
 		}
 		redistest.Expect(f, next.Stats().Undecodable, 0, "Undecodable is %v")
+	})
+}
+
+// Nothing set but what has to be: TTL with a spread of 0.05, no stale values, no failures remembered, a lease of 10 s.
+func TestDefaults(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		const ttl = 100 * time.Second
+		g := redistest.Must(singleflight.New(f.Connect(&harness.Wire{Patience: clientPatience}), singleflight.Config[string]{Name: f.Family, TTL: ttl}))(f)
+		defer harness.Close(f, g)
+		_, l, o := f.loading(g, "loading")
+		redistest.Expect(f, inspect(f, g, "loading").LeaseEndsIn, 10*time.Second, "the lease ends in %v")
+		time.Sleep(10 * time.Minute) // no LoadTimeout, and the lease is renewed
+		redistest.Check(f, !l.over() && o.loads.Load() == 1, "the load ended")
+		l.returns(strings.Repeat("x", 1<<20)) // the largest there may be
+		redistest.Check(f, inspect(f, g, "loading").Cached, "Cached is false")
+		fetch(f, f.Context(), g, "large", gives(strings.Repeat("x", 1<<20+1))).Got()
+		redistest.Check(f, !inspect(f, g, "large").Cached && g.Stats().TooLarge == 1, "%+v", g.Stats())
+		fetch(f, f.Context(), g, "failing", fails(singleflight.ErrLoadTimeout)).Failed()
+		fetch(f, f.Context(), g, "nothing", fails(singleflight.ErrNotFound)).Failed()
+		for _, key := range []string{"failing", "nothing"} {
+			redistest.Expect(f, inspect(f, g, key), (singleflight.State{}), "%s: %+v", key)
+		}
+		least, most := ttl, ttl
+		for i := range 150 {
+			key := fmt.Sprint(i)
+			fetch(f, f.Context(), g, key, gives("v")).Got()
+			s := inspect(f, g, key)
+			least, most = min(least, s.FreshFor), max(most, s.FreshFor)
+			redistest.CheckNow(f, s.KeptFor == s.FreshFor+time.Second || s.KeptFor == s.FreshFor.Truncate(time.Millisecond)+time.Second,
+				"%+v", s)
+		}
+		if least < 95*time.Second || least > 96*time.Second || most > 105*time.Second+time.Millisecond || most < 104*time.Second {
+			f.Errorf("TTLs from %v to %v, want 95 s to 105 s", least, most)
+		}
+	})
+}
+
+// TTLFor says how long each value is fresh, is asked once a load, and is not asked for what is no value.
+func TestTTLFor(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		asked := map[string]int{}
+		g, _ := f.open(func(c *singleflight.Config[string]) {
+			c.TTL, c.Jitter, c.ErrorTTL = time.Minute, -1, time.Second
+			c.TTLFor = func(key, v string) time.Duration {
+				asked[key+"="+v]++
+				return map[string]time.Duration{"short": time.Second, "zero": 0, "never": -1, "sub": 1, "ever": 1 << 62}[v]
+			}
+		})
+		for v, want := range map[string]time.Duration{
+			"short": time.Second, "zero": time.Minute, "never": 0, "sub": time.Millisecond, "ever": tenYears,
+		} {
+			fetch(f, f.Context(), g, v, gives(v)).wantValue(v)
+			s := inspect(f, g, v)
+			redistest.Check(f, s.FreshFor == want && s.Cached == (v != "never"), "%s: %+v, want %v", v, s, want)
+		}
+		fetch(f, f.Context(), g, "failing", fails(singleflight.ErrNotFound)).Failed()
+		want := map[string]int{"short=short": 1, "zero=zero": 1, "never=never": 1, "sub=sub": 1, "ever=ever": 1}
+		redistest.Check(f, maps.Equal(asked, want), "asked for %v, want %v", asked, want)
+	})
+}
+
+// A value that TTLFor forbids to store is handed to all waiters, of any process and of any size that could be
+// stored, and loaded again by the caller that comes later.
+func TestValueThatTTLForForbidsToStoreIsHandedOut(t *testing.T) {
+	some(t, func(f *fixture) {
+		for key, value := range map[string]string{"small": "v", "large": strings.Repeat("v", 100_000)} {
+			mod := func(c *singleflight.Config[string]) { c.TTLFor = func(string, string) time.Duration { return -1 } }
+			g, other := f.two(mod)
+			first, l, _ := f.loading(g, key)
+			waits := fetch(f, f.Context(), other, key, never(f))
+			redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
+			l.returns(value)
+			a, b := first.Got(), waits.Got()
+			redistest.Check(f, a.Value == value && b.Value == value && b.Source == singleflight.Shared, "%.20v, %.20v", a, b)
+			s := inspect(f, g, key)
+			redistest.Check(f, !s.Cached, "%+v", s)
+			fetch(f, f.Context(), other, key, gives("new")).want("new", singleflight.Loaded)
+		}
+	})
+}
+
+// A value that is too large is returned in the process that loaded it, and logged; others load for themselves,
+// without waiting for each other, until the mark ends after a second.
+func TestTooLargeValueStaysInItsProcess(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		var log bytes.Buffer
+		mod := func(c *singleflight.Config[string]) {
+			c.MaxValueBytes, c.ErrorTTL, c.StaleFor = 10, time.Minute, time.Minute
+		}
+		g, _ := f.open(mod, func(c *singleflight.Config[string]) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		first, l, o := f.loading(g, "k")
+		joins := fetch(f, f.Context(), g, "k", never(f))
+		var others []*pending[string]
+		for range 2 {
+			other, _ := f.open(mod)
+			others = append(others, fetch(f, f.Context(), other, "k", o.load), fetch(f, f.Context(), other, "k", o.load))
+		}
+		synctest.Wait()
+		large := strings.Repeat("x", 11)
+		l.returns(large)
+		a, b := first.Got(), joins.Got()
+		redistest.Check(f, a.Value == large && b.Value == large && b.Source == singleflight.Shared, "%+v, %+v", a, b)
+		l1, l2 := o.next(f), o.next(f) // both at once, one a process
+		l1.returns(large + "1")
+		l2.returns(large + "2")
+		for _, p := range others {
+			r := p.Got()
+			redistest.Check(f, len(r.Value) == 12, "%+v", r)
+		}
+		redistest.Expect(f, o.loads.Load(), 3, "%d loads")
+		s := inspect(f, g, "k")
+		redistest.Check(f, !s.Cached && s.Failure == "" && !s.Loading && s.Waiting == 0, "%+v", s)
+		synctest.Wait()
+		text := log.String()
+		redistest.Check(f, strings.Count(text, "too large") == 1 && strings.Contains(text, "bytes=11") && g.Stats().TooLarge == 1, "%s, %+v", text, g.Stats())
+		time.Sleep(time.Second)
+		fetch(f, f.Context(), g, "k", gives("it fits")).Got()
+		redistest.Check(f, inspect(f, g, "k").Cached, "the mark is there yet")
+	})
+}
+
+// A newer value that may not be stored ends the stale one that is: else that would
+// be served for as long as StaleFor says, and the newer one to nobody.
+func TestValueThatIsNotStoredEndsTheStaleOne(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		g, _ := f.open(func(c *singleflight.Config[string]) {
+			c.TTL, c.StaleFor, c.MaxValueBytes = time.Second, time.Hour, 10
+			c.TTLFor = func(_, v string) time.Duration { return map[string]time.Duration{"new": -1}[v] }
+		})
+		for _, newer := range []string{"new", "is too large"} {
+			fetch(f, f.Context(), g, newer, gives("old")).Got()
+			time.Sleep(2 * time.Second)
+			fetch(f, f.Context(), g, newer, gives(newer)).want("old", singleflight.Stale)
+			synctest.Wait() // by now the newer one has been loaded
+			fetch(f, f.Context(), g, newer, gives(newer)).wantValue(newer)
+		}
 	})
 }
