@@ -1,11 +1,15 @@
 package codec_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/leasehold-go/leasehold/internal/codec"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -94,5 +98,111 @@ func TestVersionsOfATypeWithACodec(t *testing.T) {
 	for _, print := range []func() string{withCodec[old], priceInCents} {
 		first, second := print(), print()
 		redistest.Check(t, first == second, "a type has the fingerprints %s and %s", first, second)
+	}
+}
+
+func TestExtensionsWork(t *testing.T) {
+	msgpack.RegisterExt(5, (*point)(nil))
+	defer msgpack.UnregisterExt(5)
+	type shape struct {
+		Name   string
+		Corner *point
+		More   []*point
+		Any    any
+		Seen   time.Time
+		Extra  map[string]any
+	}
+	// Content that would begin a map of billions.
+	p := &point{X: -0x2001, Y: -1}
+	want := shape{
+		Name: "s", Corner: p, More: []*point{p, {1, 2}}, Any: p,
+		Seen: time.Unix(0, 0xdf<<22), Extra: map[string]any{"p": p, "t": time.Unix(0, 0xdf<<22)},
+	}
+	data := redistest.Must(codec.Msgpack{}.Marshal(&want))(t)
+	var got shape
+	if err := (codec.Msgpack{}).Unmarshal(data, &got); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v became %+v, %v", want, got, err)
+	}
+}
+
+type deepMap map[string]deepMap
+
+// Where a map is wanted, the library reads an extension's content as the map:
+// bytes that no check of the data has counted.
+func TestExtensionIsNoMap(t *testing.T) {
+	const claim = "\xdf\xff\xff\xff\xff"
+	targets := map[string]func() any{
+		"map[string]any":     func() any { return new(map[string]any) },
+		"map[string]int":     func() any { return new(map[string]int) },
+		"map[string]string":  func() any { return new(map[string]string) },
+		"map[int][1024]byte": func() any { return new(map[int][1024]byte) },
+		"recursive":          func() any { return new(deepMap) },
+	}
+	for what, into := range targets {
+		for _, ext := range []string{
+			"\xd7\xff" + claim + "\x00\x00\x00",
+			"\xc7\x05\x01" + claim, "\xc8\x00\x05\x01" + claim, "\xc9\x00\x00\x00\x05\x01" + claim,
+			"\xd4\x01\xdf", "\xd4\x01\x81", "\xd6\xff\xdf\xff\xff\xff",
+			// A map that is really there.
+			"\xc7\x04\x01\x81\xa1A\x01",
+		} {
+			redistest.Require(t, codec.Bounded([]byte(ext)), nil, "%q: %v", ext)
+			if used := allocated(func() {
+				redistest.Check(t, (codec.Msgpack{}).Unmarshal([]byte(ext), into()) != nil, "%s: %q was decoded", what, ext)
+			}); used > slack {
+				t.Errorf("%s: %q took %d bytes", what, ext, used)
+			}
+		}
+	}
+}
+
+// A list of maps one deep, and in the library's eyes, for which an extension
+// before a map belongs to it, one map within another to the end of the list.
+func TestExtensionsDoNotNest(t *testing.T) {
+	for _, ext := range []string{"\xc7\x00\x01", "\xd4\x80\x81", "\xd4\x01\x81"} {
+		data := "\xdc\x13\x88" + ext + strings.Repeat("\x81\xa0"+ext, 4999)
+		if ext[2] == '\x81' { // the content is the map's header
+			data = "\xdc\x27\x10" + strings.Repeat(ext+"\xa0", 5000)
+		}
+		err := codec.Msgpack{}.Unmarshal([]byte(data), new([]deepMap))
+		redistest.Check(t, err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF), "%q: decoded to the end: %v", ext, err)
+	}
+	for _, ext := range []string{
+		"\xc7\x00\x01", "\xc8\x00\x00\x01", "\xc9\x00\x00\x00\x00\x01", "\xd4\x80\x01", "\xd5\x80\x01\x01", "\xc7\x01\x80\x01",
+	} {
+		redistest.Check(t, codec.Bounded([]byte(ext)) != nil, "%q was accepted", ext)
+	}
+}
+
+// A decoder that takes what it wants instead of what is there doesn't come out of step with what was checked.
+func TestCarelessExtensionDecoders(t *testing.T) {
+	type careless struct{ A [4]byte }
+	read := func(byByte bool) func(*msgpack.Decoder, reflect.Value, int) error {
+		return func(dec *msgpack.Decoder, v reflect.Value, _ int) error {
+			if byByte {
+				_, err := dec.DecodeInterface()
+				return err
+			}
+			return dec.ReadFull(v.Addr().Interface().(*careless).A[:])
+		}
+	}
+	defer msgpack.UnregisterExt(6)
+	for _, c := range []struct {
+		what   string
+		data   string
+		byByte bool
+		ok     bool
+	}{
+		{"all", "\x92\xd6\x06aaaa\xc0", false, true},
+		{"less than all", "\x92\xc7\x09\x06aaaa\xdf\xff\xff\xff\xff\xc0", false, false},
+		{"more than all", "\x92\xd5\x06aa\xcd\x01\x07", false, false},
+		{"by the byte", "\x92\xd6\x06\xdf\xff\xff\xff\xc0", true, false},
+	} {
+		msgpack.RegisterExtDecoder(6, careless{}, read(c.byByte))
+		redistest.Expect(t, codec.Bounded([]byte(c.data)), nil, "%s: %v", c.what)
+		var v []any
+		if err := (codec.Msgpack{}).Unmarshal([]byte(c.data), &v); (err == nil) != c.ok {
+			t.Errorf("%s: %v, %v", c.what, v, err)
+		}
 	}
 }

@@ -360,3 +360,5 @@ func TestReadersOfACachedValueAreCounted(t *testing.T) {
 		redistest.Check(t, err == nil && s.Near == 1, "the state is %+v, %v; want one handle with a copy", s, err)
 	})
 }
+
+func TestMain(m *testing.M) { redistest.Main(m) }

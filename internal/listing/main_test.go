@@ -1,9 +1,0 @@
-package listing_test
-
-import (
-	"testing"
-
-	"github.com/leasehold-go/leasehold/internal/redistest"
-)
-
-func TestMain(m *testing.M) { redistest.Main(m) }
