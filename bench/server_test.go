@@ -16,6 +16,8 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/life"
+	counted "github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
@@ -125,4 +127,185 @@ func BenchmarkTotals(b *testing.B) {
 			b.ReportMetric(float64(b.N)/took, "turns/s")
 		})
 	}
+}
+
+// saturating is how many goroutines keep a server busy.
+const saturating = 64
+
+// What one primary can do, measured and predicted as harness.Saturate says:
+//
+//   - turns: a lock of an own key is taken and given back, by many goroutines
+//   - renewals: of 10,000 locks held, in pipelines of a thousand, as handles send them
+//   - hits: a cached value is asked for, through go-redis's own pipelining
+//   - asks: the signs of life of 250 waiters each, or of one, one each 1.5 s: a primary that did nothing else
+//     would carry asks/s × 1.5 s × 250 waiters, or × 1.
+func BenchmarkCapacity(b *testing.B) {
+	b.Run("turns", turnsCapacity)
+	b.Run("renewals", renewalsCapacity)
+	b.Run("hits", hitsCapacity)
+	for _, waiters := range []int{protocol.MaxAsk, 1} {
+		b.Run(fmt.Sprintf("waiters=%d", waiters), func(b *testing.B) { asksCapacity(b, waiters) })
+	}
+}
+
+func turnsCapacity(b *testing.B) {
+	srv := harness.StartOwn(b)
+	plain, auto := srv.Client(harness.Pool(saturating)), srv.AutoPipeline()
+	m := locks(b, srv.Client())
+	pair := func(ctx context.Context, i int) error { return lockTurn(ctx, m, fmt.Sprint("key-", i), nil) }
+	harness.Saturate(b, srv.Client(), saturating, harness.Noops(b, plain, 1), harness.Noops(b, auto, 1), harness.Saturation{
+		Crowd: harness.Crowd{Name: "turns", Pair: pair}, Command: "evalsha",
+	})
+}
+
+// A hit is no script: what it is measured beside are GETs of nothing, which have
+// half of a script call's words to be read.
+func hitsCapacity(b *testing.B) {
+	srv := harness.StartOwn(b)
+	plain, auto := srv.Client(harness.Pool(saturating)), srv.AutoPipeline()
+	g := cache[string](b, auto)
+	load := func(context.Context) (string, error) { return "value", nil }
+	hit := func(ctx context.Context, i int) error {
+		_, err := g.Do(ctx, fmt.Sprint("key-", i), load)
+		return err
+	}
+	nothing := func(rdb redis.Cmdable) harness.Saturation {
+		return harness.Saturation{Crowd: harness.Crowd{Name: "GET", Pair: func(ctx context.Context, _ int) error {
+			if err := rdb.Get(ctx, "nothing").Err(); !errors.Is(err, redis.Nil) {
+				return fmt.Errorf("a GET of nothing: %w", err)
+			}
+			return nil
+		}}, Command: "get"}
+	}
+	harness.Saturate(b, srv.Client(), saturating, nothing(plain), nothing(auto), harness.Saturation{
+		Crowd: harness.Crowd{Name: "hits", Pair: hit}, Command: "get",
+	})
+}
+
+// The library's own client sends the renewals: a handle would send them only when they are due.
+func renewalsCapacity(b *testing.B) {
+	const senders, batch = 10, 1000
+	ctx := context.Background()
+	srv := harness.StartOwn(b)
+	rdb := srv.Client()
+	client := redistest.Must(call.NewClient(rdb))(b)
+	held := make([][]*attempt, senders)
+	for i := range held {
+		held[i] = make([]*attempt, batch)
+		for j := range held[i] {
+			held[i][j] = request(b, fmt.Sprintf("key-%d-%d", i, j), 1)
+		}
+		enter(b, client, held[i], life.Granted)
+	}
+	renew := func(ctx context.Context, i int) error {
+		return each(ctx, client, held[i], func(r *attempt) *call.Call { return r.Renew(protocol.RenewOptions{Term: attemptTTL}) },
+			func(r *attempt, v []int64) error {
+				if reply, err := r.ReadRenew(v); err != nil || reply.Term <= 0 {
+					return fmt.Errorf("a lease was not renewed: %v", v)
+				}
+				return nil
+			})
+	}
+	redistest.WantErr(b, renew(ctx, 0)) // the script loaded
+	harness.Saturate(b, srv.Client(), senders, harness.Noops(b, rdb, 1), harness.Noops(b, rdb, batch), harness.Saturation{
+		Crowd: harness.Crowd{Name: "renewals", Pair: renew}, Units: batch, Command: "evalsha",
+	})
+}
+
+// As many keys as senders, each held, and with the waiters of one handle.
+func asksCapacity(b *testing.B, waiters int) {
+	const senders, batch = 10, 10 // asks of ten keys in a pipeline
+	ctx := context.Background()
+	srv := harness.StartOwn(b)
+	rdb := srv.Client()
+	client := redistest.Must(call.NewClient(rdb))(b)
+	queues := make([][][]*attempt, senders)
+	for i := range queues {
+		queues[i] = make([][]*attempt, batch)
+		for j := range queues[i] {
+			key := fmt.Sprintf("key-%d-%d", i, j)
+			enter(b, client, []*attempt{request(b, key, 0)}, life.Granted)
+			for k := range waiters {
+				queues[i][j] = append(queues[i][j], request(b, key, k+1))
+			}
+			enter(b, client, queues[i][j], life.Queued)
+		}
+	}
+	ask := func(ctx context.Context, i int) error {
+		first := make([]*attempt, batch)
+		for j := range first {
+			first[j] = queues[i][j][0]
+		}
+		next := 0
+		return each(ctx, client, first, func(r *attempt) *call.Call {
+			next++
+			return r.res.Ask(requests(queues[i][next-1]))
+		}, func(_ *attempt, v []int64) error {
+			if len(v) < 5 || v[4] != int64(waiters) {
+				return fmt.Errorf("an ask of %d waiters: %v", waiters, v[:min(len(v), 8)])
+			}
+			return nil
+		})
+	}
+	redistest.WantErr(b, ask(ctx, 0)) // the script loaded
+	rate := harness.Saturate(b, srv.Client(), senders, harness.Noops(b, rdb, 1), harness.Noops(b, rdb, batch), harness.Saturation{
+		Crowd: harness.Crowd{Name: "asks", Pair: ask}, Units: batch, Command: "evalsha",
+	})
+	b.ReportMetric(rate*life.AskEvery.Seconds()*float64(waiters), "waiters")
+}
+
+func request(b testing.TB, key string, seq int) *attempt {
+	b.Helper()
+	return newAttempt(redistest.Must(keys.Family{Kind: keys.Mutex, Name: "bench"}.Resource(key))(b), true, seq)
+}
+
+const attemptTTL = time.Hour
+
+type attempt struct {
+	protocol.Request
+	res *counted.Resource
+}
+
+func newAttempt(named keys.Resource, fenced bool, seq int) *attempt {
+	res := counted.NewResource(named, fenced, false)
+	t := protocol.Terms{Handle: "handle0000000000000000", Seq: uint64(seq) + 1, Permits: 1, TTL: attemptTTL, Limit: 1}
+	return &attempt{res.Request(t), res}
+}
+
+func requests(all []*attempt) []protocol.Request {
+	plain := make([]protocol.Request, len(all))
+	for i, a := range all {
+		plain[i] = a.Request
+	}
+	return plain
+}
+
+func enter(b testing.TB, client *call.Client, all []*attempt, want life.Code) {
+	b.Helper()
+	redistest.WantErr(b, each(context.Background(), client, all, func(r *attempt) *call.Call {
+		return r.Enter(protocol.EnterOptions{Wait: true})
+	}, func(r *attempt, v []int64) error {
+		if reply, err := r.ReadEnter(&call.Call{}, v); err != nil || reply.Code != want {
+			return fmt.Errorf("an enter was answered %v; want %d", v, want)
+		}
+		return nil
+	}))
+}
+
+// each sends a call for each request in one pipeline and has the answers checked.
+func each(ctx context.Context, client *call.Client, all []*attempt, prepare func(*attempt) *call.Call, check func(*attempt, []int64) error) (failed error) {
+	calls := make([]*call.Call, len(all))
+	for i, r := range all {
+		calls[i] = prepare(r)
+		calls[i].Done = func(v []int64, err error) {
+			if err == nil {
+				err = check(r, v)
+			}
+			if err != nil {
+				failed = err
+			}
+		}
+	}
+	client.Send(ctx, calls)
+	return failed
 }
