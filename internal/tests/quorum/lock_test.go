@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,22 +16,6 @@ import (
 )
 
 func TestMain(m *testing.M) { redistest.MainOf(m, 8) }
-
-func TestTryLock(t *testing.T) {
-	each(t, 3, func(f *fleet) {
-		a, b := f.open(), f.open()
-		f.begin(a) // which takes longer than a TryLock waits, on a busy machine
-		l := redistest.Must(a.TryLock(f.Context(), "k"))(f)
-		var busy *leasehold.BusyError
-		_, err := b.TryLock(f.Context(), "k")
-		redistest.Check(f, errors.Is(err, leasehold.ErrBusy) && errors.As(err, &busy) && busy.InUse == 1, "a second TryLock: %v", err)
-		f.unlock(l)
-		again := redistest.Must(b.TryLock(f.Context(), "k"))(f)
-		redistest.Check(f, again.Token() > l.Token(), "token %d after %d", again.Token(), l.Token())
-		f.unlock(again)
-		redistest.WantErr(f, again.Unlock(), leasehold.ErrReleased)
-	})
-}
 
 // The waiters get the lock in the order in which they came. Nothing is asked in between but signs of
 // life, so each hand-over takes a message and a round of calls.

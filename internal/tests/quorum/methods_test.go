@@ -33,6 +33,9 @@ func TestInspectGoesByTheMajority(t *testing.T) {
 		redistest.Check(f, len(w) == 1 && w[0].Label == "second" && w[0].Position == 1, "its waiters: %+v", w)
 		left := state.Holder.ExpiresIn
 		redistest.Check(f, left > 0 && left <= 30*time.Second, "it expires in %v", left)
+		busy := new(leasehold.BusyError)
+		_, err = b.TryLock(f.Context(), "k")
+		redistest.Check(f, errors.Is(err, leasehold.ErrBusy) && errors.As(err, &busy) && busy.InUse == 1, "TryLock of a held lock: %v", err)
 		cancel()
 		redistest.WantErr(f, waiter.Failed(), context.Canceled)
 		f.waiting(a, "k", 0)

@@ -175,33 +175,6 @@ func TestTryLockWhoseGrantIsLateIsNotBusy(t *testing.T) {
 	})
 }
 
-// A retried lock must find itself, not "taken", and with the token that it got the first time.
-func TestLockWhoseReplyIsLost(t *testing.T) {
-	withProxy(t, func(f *fixture, p *redistest.Proxy) {
-		m, other := f.openVia(p), f.openVia(p)
-		unlock(f, f.take(m, "warm")) // the script is known from here on
-		ran := harness.Answers(p, "enter")
-		for key, lock := range map[string]func(context.Context, string) (*mutex.Lock, error){"lock": m.Lock, "try": m.TryLock} {
-			first, before := make(chan uint64, 1), len(ran) // the token that the first reply has
-			p.EatReply(func(cmd []string) bool {
-				if !harness.Does("enter")(cmd) {
-					return false
-				}
-				token, _ := f.RDB.Get(context.Background(), f.Part(key, "fence")).Uint64()
-				first <- token
-				return true
-			}, 1)
-			l := redistest.Must(lock(f.Context(), key))(f)
-			issued, last := <-first, f.fence(key)
-			redistest.CheckNow(f, l.Token() != 0 && l.Token() == issued && issued == last, "token %d, at first %d, last issued %d", l.Token(), issued, last)
-			redistest.Require(f, len(ran)-before, 2, "the server ran %d enters")
-			redistest.WantErr(f, redistest.ErrorOf(other.TryLock(f.Context(), key)), leasehold.ErrBusy)
-			unlock(f, l)
-			unlock(f, f.take(other, key))
-		}
-	})
-}
-
 // What Redis no longer has, an Extend takes not back, whether somebody else has the key by then or not.
 // The holder, which did not know yet, is told.
 func TestExtendAfterTheEnd(t *testing.T) {
@@ -219,32 +192,6 @@ func TestExtendAfterTheEnd(t *testing.T) {
 			redistest.Get(f, "the loss", l.Context().Done())
 			redistest.WantErr(f, l.Extend(f.Context(), time.Minute), leasehold.ErrLost)
 			f.WantHeld(key, taken)
-		}
-	})
-}
-
-// A holder that is cut off, or hears nothing more, is told before its lock ends in Redis, at whatever
-// moment of its lease that begins.
-func TestCutOffAtAnyMoment(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		for _, term := range []time.Duration{100 * time.Millisecond, time.Second, time.Minute} {
-			for part := range 20 {
-				for how, cut := range map[string]func(*harness.Wire){
-					"cut": (*harness.Wire).Cut, "silent": func(w *harness.Wire) { w.Stall() },
-				} {
-					m, wire := f.open(ttl(term))
-					key, after := fmt.Sprint(how, term, part), time.Duration(part)*term/13
-					l := f.take(m, key)
-					time.Sleep(after)
-					cut(wire)
-					<-l.Context().Done()
-					redistest.CheckNow(f, len(f.Held(key)) == 1, "%s after %v of %v: told when the lock had ended", how, after, term)
-					redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
-					wire.Heal()
-					redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
-					harness.Close(f, m)
-				}
-			}
 		}
 	})
 }
