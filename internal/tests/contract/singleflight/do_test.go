@@ -154,44 +154,6 @@ func knowClocks[T any](f *fixture, g *singleflight.Group[T], keys ...string) {
 	}
 }
 
-// Here are ways in which other caches have served what was invalidated, or let everybody load at once.
-
-// A caller that asks after Invalidate returned gets nothing that was loaded before, and the load that it met is stored
-// by nobody: not in the process of the load, where it is joined, nor in another, where it is waited for, nor later.
-func TestInvalidateDuringALoad(t *testing.T) {
-	each(t, func(f *fixture) {
-		for _, waited := range []bool{false, true} {
-			key := fmt.Sprint(waited)
-			g, other := f.two()
-			third, _ := f.open()
-			first, l, o := f.loading(g, key)
-			var waits *pending[string]
-			if waited {
-				waits = fetch(f, f.Context(), other, key, never(f))
-				redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
-			}
-			redistest.WantErr(f, third.Invalidate(f.Context(), key))
-			var after []*pending[string]
-			for _, h := range []*singleflight.Group[string]{g, other, third} {
-				after = append(after, fetch(f, f.Context(), h, key, o.load))
-			}
-			l2 := o.next(f)
-			l.returns("old")
-			first.want("old", singleflight.Loaded)
-			if waited {
-				waits.want("old", singleflight.Shared)
-			}
-			s := inspect(f, g, key)
-			redistest.Check(f, !s.Cached && s.Loading, "after the old load: %+v", s)
-			l2.returns("new")
-			for _, p := range append(after, fetch(f, f.Context(), g, key, never(f))) {
-				p.wantValue("new")
-			}
-			redistest.Expect(f, o.loads.Load(), 2, "%d loads")
-		}
-	})
-}
-
 // batches is an origin of several keys: it notes what it was called for.
 type batches struct {
 	mu    sync.Mutex
