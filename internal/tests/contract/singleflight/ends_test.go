@@ -216,25 +216,8 @@ func TestRefusedPublicationHoldsNobodyUp(t *testing.T) {
 // lease makes the lease last that long.
 func lease(d time.Duration) config { return func(c *singleflight.Config[string]) { c.LeaseTTL = d } }
 
-// The ctx of a load whose lease is lost ends with ErrLost. Where the loader
-// fails then, nobody sees that: all look again.
-func TestFailureAfterALostLeaseIsNotShared(t *testing.T) {
-	some(t, func(f *fixture) {
-		g, _ := f.open(lease(2 * time.Second))
-		o := newOrigin(f)
-		first, l := begin(f, f.Context(), g, "k", o, o.obedient)
-		second := fetch(f, f.Context(), g, "k", o.obedient)
-		f.RDB.Del(f.Context(), f.Part("k", "holders"))
-		redistest.Get(f, "the load's ctx to end", l.ctx.Done())
-		redistest.WantErr(f, context.Cause(l.ctx), leasehold.ErrLost)
-		o.next(f).returns("v")
-		first.want("v", singleflight.Loaded) // it has waited longest
-		second.wantValue("v")
-		redistest.Expect(f, o.loads.Load(), 2, "%d loads")
-	})
-}
-
-// Where it returns a value all the same, its first caller gets that, the others ask again, and it isn't stored.
+// The ctx of a load whose lease is lost ends with ErrLost. Where the loader returns a value all the same, its first
+// caller gets that, the others ask again, and it isn't stored.
 func TestValueAfterALostLeaseIsNotStored(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, other := f.two()
