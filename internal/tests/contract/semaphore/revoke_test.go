@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -110,30 +109,6 @@ func TestRevokeWithoutAnAnswerIsNoSuccess(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A waiter that is revoked is told at once, though another one of its handle comes right
-// behind the hint: what that schedules does not put the question off.
-func TestRevokedWaiterIsToldBesideANewcomer(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		holder, _ := f.open()
-		s, _ := f.open()
-		l := f.take(holder, "k", 1)
-		start := func() *waiting {
-			w := f.start(s, "k", 1)
-			synctest.Wait() // it is queued, and has asked once
-			return w
-		}
-		first := start()
-		time.Sleep(10 * time.Millisecond) // so that a newcomer finds the subscription older than itself
-		redistest.WantErr(f, holder.Revoke(f.Context(), "k", f.inspect(holder, "k").Waiters[0].ID, "not needed"))
-		began := time.Now()
-		second := start()
-		wantRevoked(f, first.Failed(), "not needed")
-		redistest.AtMost(f, time.Since(began), 100*time.Millisecond, "it was told after %v")
-		release(f, l)
-		release(f, second.Got())
-	})
 }
 
 // A holder that no hint reaches learns by its next renewal that it was revoked, and why.
