@@ -52,6 +52,15 @@ func New(storage certmagic.Storage, m *mutex.Mutex) (*Storage, error) {
 	return &Storage{Storage: storage, mutex: m, held: make(map[string][]*mutex.Lock)}, nil
 }
 
+// String returns what the wrapped storage's own String method does, or else its type. CertMagic logs its storage, whose
+// fields may have a password.
+func (s *Storage) String() string {
+	if named, ok := s.Storage.(fmt.Stringer); ok {
+		return named.String()
+	}
+	return fmt.Sprintf("%T", s.Storage)
+}
+
 // Lock waits for the lock of name, first come, first served. ctx and the mutex's MaxWait bound
 // the wait. The errors are those of Mutex.Lock. It costs one round trip.
 func (s *Storage) Lock(ctx context.Context, name string) error {

@@ -2,10 +2,14 @@ package certmagiclock_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/caddyserver/certmagic"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/integrations/certmagiclock"
@@ -18,6 +22,21 @@ func TestNewNamesEveryBadField(t *testing.T) {
 	_, err := certmagiclock.New(nil, nil)
 	redistest.WantErr(t, err, leasehold.ErrInvalid)
 	redistest.WantText(t, err, "certmagiclock", "storage is nil", "m is nil")
+}
+
+// withPassword is a storage whose String hides a field.
+type withPassword struct {
+	*certmagic.FileStorage
+	Password string
+}
+
+func TestStringHidesWhatTheStorageHides(t *testing.T) {
+	files := withPassword{&certmagic.FileStorage{Path: "/files"}, "secret"}
+	for _, inner := range []certmagic.Storage{files, struct{ certmagic.Storage }{files}} {
+		s := redistest.Must(certmagiclock.New(inner, newMutex(t, redistest.MiniClient(t), "storage", 0)))(t)
+		text := fmt.Sprint(s)
+		redistest.Check(t, !strings.Contains(text, "secret"), "it says %s", text)
+	}
 }
 
 func TestTenServersObtainOneCertificate(t *testing.T) {
