@@ -39,12 +39,6 @@ func (f *fixture) open(mod ...func(*mutex.Config)) (*mutex.Mutex, *harness.Wire)
 	return f.openOn(f.Connect(w), w, mod...), w
 }
 
-// openVia is open through a proxy.
-func (f *fixture) openVia(p *redistest.Proxy, mod ...func(*mutex.Config)) *mutex.Mutex {
-	f.Helper()
-	return f.openOn(p.Client(), &harness.Wire{}, mod...)
-}
-
 func (f *fixture) openOn(rdb redis.UniversalClient, w *harness.Wire, mod ...func(*mutex.Config)) *mutex.Mutex {
 	f.Helper()
 	cfg := mutex.Config{Name: f.Family}
