@@ -84,11 +84,11 @@ func BenchmarkManyKeys(b *testing.B) {
 	}
 }
 
-// One key, 64 goroutines of four clients, each holding it for 1 ms, beside the same loop on a local sync.Mutex:
-// see harness.Contend. A benchmark's op is a tenth of a second of each.
+// One key, 64 goroutines of four clients, each holding it for 1 ms, beside the same loop on a local sync.Mutex, without
+// and with a PING between two holds: see harness.Contend. A benchmark's op is a tenth of a second of each.
 func BenchmarkContended(b *testing.B) {
 	srv := harness.Start(b)
-	harness.Contend(b, srv.Client(), clients*goroutines, harness.Local(), contenders(b, "mutex", "k", srv))
+	harness.Contend(b, srv.Client(), clients*goroutines, harness.Local(), harness.Pings(srv.Client()), contenders(b, "mutex", "k", srv))
 }
 
 // What a network costs by its round trip: a lone pair, 128 goroutines with a key each, the
