@@ -52,8 +52,8 @@ func New(storage certmagic.Storage, m *mutex.Mutex) (*Storage, error) {
 	return &Storage{Storage: storage, mutex: m, held: make(map[string][]*mutex.Lock)}, nil
 }
 
-// String returns what the wrapped storage's own String method does, or else its type. CertMagic logs its storage, whose
-// fields may have a password.
+// String returns what the wrapped storage's own String method does, or else its type. CertMagic logs its storage, and
+// a field of that may be a password.
 func (s *Storage) String() string {
 	if named, ok := s.Storage.(fmt.Stringer); ok {
 		return named.String()

@@ -24,7 +24,7 @@ func TestNewNamesEveryBadField(t *testing.T) {
 	redistest.WantText(t, err, "certmagiclock", "storage is nil", "m is nil")
 }
 
-// withPassword is a storage whose String hides a field.
+// withPassword is a storage with a field that its String hides.
 type withPassword struct {
 	*certmagic.FileStorage
 	Password string

@@ -47,6 +47,16 @@ func TestClientsThatCannotWorkAreRefused(t *testing.T) {
 	}
 }
 
+// unsubscribed is a client that makes no subscription.
+type unsubscribed struct{ redis.UniversalClient }
+
+func (unsubscribed) Subscribe(context.Context, ...string) *redis.PubSub { return nil }
+
+func TestNoSubscriptionIsNil(t *testing.T) {
+	c := redistest.Must(NewClient(unsubscribed{redistest.MiniClient(t)}))(t)
+	redistest.Expect(t, c.Subscribe(t.Context(), "box") == nil, true, "it is nil: %t")
+}
+
 func TestWrappedClientsAreRecognised(t *testing.T) {
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, RouteRandomly: true})
 	plain := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ClientSideCacheConfig: &redis.ClientSideCacheConfig{}})

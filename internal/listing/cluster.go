@@ -28,7 +28,7 @@ func clusterOf(rdb redis.UniversalClient) cluster {
 }
 
 // primary returns the client that reads key at its primary. A Cluster client that reads from replicas would ask one of
-// them: it lags behind, and the next page may come from another, whose SCAN has its own order.
+// them: it lags behind, and the next page may come from another, which scans in an order of its own.
 func (l *Lister) primary(ctx context.Context, key string) redis.Cmdable {
 	if l.replicas {
 		if node, err := l.cluster.MasterForKey(ctx, key); err == nil {

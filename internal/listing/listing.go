@@ -37,8 +37,11 @@ func New(rdb redis.UniversalClient, prefix string) *Lister {
 	if prefix == "" {
 		prefix = keys.DefaultPrefix
 	}
-	c, err := call.NewClient(rdb)
-	return &Lister{rdb: rdb, prefix: prefix, cluster: clusterOf(rdb), replicas: err == nil && c.ReadsFromReplicas()}
+	l := &Lister{rdb: rdb, prefix: prefix, cluster: clusterOf(rdb)}
+	if c, err := call.NewClient(rdb); err == nil && l.cluster != nil {
+		l.replicas = c.ReadsFromReplicas()
+	}
+	return l
 }
 
 func (l *Lister) Prefix() string { return l.prefix }

@@ -330,6 +330,28 @@ func TestPrimariesAreAsked(t *testing.T) {
 	redistest.WantErr(t, m.Revoke(t.Context(), "k", lock.ID(), "a test"))
 }
 
+// without hides the Cluster client in it, but for what a handle needs to recognise it.
+type without struct {
+	inside
+	all *redis.ClusterClient
+}
+
+type inside interface{ redis.UniversalClient }
+
+func (w without) Options() *redis.ClusterOptions { return w.all.Options() }
+func (w without) MasterForKey(ctx context.Context, key string) (*redis.Client, error) {
+	return w.all.MasterForKey(ctx, key)
+}
+func (w without) ReloadState(ctx context.Context) { w.all.ReloadState(ctx) }
+
+// A client that cannot be asked for all primaries is asked itself.
+func TestClientWithoutListOfPrimaries(t *testing.T) {
+	addr := redistest.Mini(t).Addr()
+	all := onTwo(t, func() (string, string) { return addr, addr })
+	_, err := listing.New(without{all, all}, "").State(t.Context(), listing.Of("", keys.Mutex, "n", "k", false), listing.Bounds{})
+	redistest.WantErr(t, err)
+}
+
 // A listing that finds no primary learns where it is now.
 func TestTheTopologyIsLearntAnew(t *testing.T) {
 	addr, looks := redistest.Mini(t).Addr(), atomic.Int32{}

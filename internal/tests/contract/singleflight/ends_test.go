@@ -216,7 +216,7 @@ func TestRefusedPublicationHoldsNobodyUp(t *testing.T) {
 // lease makes the lease last that long.
 func lease(d time.Duration) config { return func(c *singleflight.Config[string]) { c.LeaseTTL = d } }
 
-// The ctx of a load whose lease is lost ends with ErrLost. Where the loader returns a value all the same, its first
+// If a load loses its lease, its ctx ends with ErrLost. Where the loader returns a value all the same, its first
 // caller gets that, the others ask again, and it isn't stored.
 func TestValueAfterALostLeaseIsNotStored(t *testing.T) {
 	bubble(t, func(f *fixture) {
