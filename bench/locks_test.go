@@ -18,13 +18,15 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// pairs are the competitors of a lone caller: two round trips that run an empty script, a lock, a permit.
+// pairs are the competitors of a lone caller: two round trips that run an empty script, two that make the calls of
+// Redis that a pair consists of, a lock, a permit.
 func pairs(b *testing.B, ctx context.Context, rdb *redis.Client) []harness.Runner {
 	b.Helper()
 	m, s := locks(b, rdb), permits(b, rdb, 10)
-	noop := harness.NoopPair(b, rdb)
+	noop, calls := harness.NoopPair(b, rdb), harness.NewCalls(b, rdb, 1)
 	return []harness.Runner{
 		{Name: "floor", Pair: func() error { return noop(ctx) }},
+		{Name: "calls", Pair: func() error { return calls[0].Pair(ctx, rdb) }},
 		{Name: "mutex", Pair: func() error { return lockTurn(ctx, m, "k", nil) }},
 		{Name: "semaphore", Pair: func() error { return permitTurn(ctx, s, "k", nil) }},
 	}
@@ -71,12 +73,7 @@ func BenchmarkManyKeys(b *testing.B) {
 			harness.InterleaveCrowds(b, n, 50*time.Millisecond,
 				harness.Crowd{Name: "floor", Pair: func(ctx context.Context, _ int) error { return floor(ctx) }},
 				harness.Crowd{Name: "piped-floor", Pair: func(ctx context.Context, _ int) error { return piped(ctx) }},
-				harness.Crowd{Name: "piped-calls", Pair: func(ctx context.Context, i int) error {
-					if err := calls[i].Take(ctx, auto).Err(); err != nil {
-						return err
-					}
-					return calls[i].Give(ctx, auto).Err()
-				}},
+				harness.Crowd{Name: "piped-calls", Pair: func(ctx context.Context, i int) error { return calls[i].Pair(ctx, auto) }},
 				harness.Crowd{Name: "mutex", Pair: func(ctx context.Context, i int) error { return lockTurn(ctx, m, keys[i], nil) }},
 				harness.Crowd{Name: "semaphore", Pair: func(ctx context.Context, i int) error { return permitTurn(ctx, s, keys[i], nil) }},
 			)

@@ -3,6 +3,7 @@ package harness
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -328,6 +329,11 @@ func NewCalls(b testing.TB, rdb redis.Scripter, n int) []Calls {
 		}
 	}
 	return all
+}
+
+// Pair takes and gives back, a round trip each.
+func (c *Calls) Pair(ctx context.Context, rdb redis.Scripter) error {
+	return errors.Join(c.Take(ctx, rdb).Err(), c.Give(ctx, rdb).Err())
 }
 
 func (c *Calls) Take(ctx context.Context, rdb redis.Scripter) *redis.Cmd {
