@@ -15,8 +15,10 @@ scripts/release.sh "$version" "$work/proxy"
 # Other modules come from the module cache of this machine, if it has them.
 export GOPROXY="file://$work/proxy,file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)"
 export GOPATH=$work/go GOMODCACHE=$work/go/pkg/mod GOBIN=$work/bin GOSUMDB=off GOFLAGS="${GOFLAGS:-} -mod=mod" GOWORK=off
-# The program is built as the command is, so that what they share is built once.
+# Where it can be, the program is built as the tests of the integrations are, so that what they share is built once.
 export CGO_ENABLED=0
+race=
+if command -v "${CC:-gcc}" >/dev/null; then CGO_ENABLED=1 race=-race; fi
 mkdir -- "$work/program"
 cd -- "$work/program"
 module=github.com/leasehold-go/leasehold
@@ -38,8 +40,9 @@ func main() {}
 MAIN
 go mod init example.org/program
 go get "$module@$version" "$module/leaseholdotel@$version" "$module"/integrations/{certmagiclock,gocronlock,grpccap,rivercap}"@$version"
-go build -trimpath -o program .
+go build -trimpath $race -o program .
 ./program
+export CGO_ENABLED=0
 go install -trimpath "$module/cmd/leasehold@$version"
 "$GOBIN/leasehold" --version | grep -F -- "$version"
 # Without C it is one static file, which says how it was built.
