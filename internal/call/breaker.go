@@ -102,6 +102,17 @@ func (c *link) Away(key string) bool {
 	return b.opened != nil
 }
 
+// Trouble returns why a call had no answer from the server that has key, nil if the server has answered since.
+func (c *link) Trouble(key string) error {
+	if c.troubles.Load() == 0 {
+		return nil
+	}
+	b := c.serverOf(key).breaker
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.why
+}
+
 // AnsweredSince reports whether the server that has key has answered a call that was sent after began.
 func (c *link) AnsweredSince(key string, began time.Time) bool {
 	return c.serverOf(key).breaker.answeredSince(began)

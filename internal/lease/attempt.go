@@ -175,7 +175,7 @@ func (a *attempt) ended(r *protocol.Result) endedLease {
 	case life.ByMaxHold:
 		a.why = leasehold.ErrMaxHold
 	case life.ByDeadline:
-		a.why, cause = leasehold.ErrLost, cmp.Or(a.failure, errNoAnswer)
+		a.why, cause = leasehold.ErrLost, cmp.Or(a.failure, a.m.client.Trouble(a.res.FirstKey()), errNoAnswer)
 	case life.ByServer:
 		a.why, cause = leasehold.ErrLost, errGone
 	case life.ByRevoker:

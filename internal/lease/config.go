@@ -188,6 +188,7 @@ type Servers interface {
 	Node(key string) string
 	Reachable(ctx context.Context, key string) error
 	Away(key string) bool
+	Trouble(key string) error
 	// Settle ends what only the handle runs, and waits until nothing is left of its calls. It is called once.
 	Settle()
 }

@@ -3,7 +3,10 @@ package lease_test
 import (
 	"context"
 	"errors"
+	"net"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,5 +152,23 @@ func TestReleaseOfALostLeaseEndsItsContext(t *testing.T) {
 		redistest.WantErr(t, ctx.Err())
 		redistest.WantErr(t, l.Release("unlock"), leasehold.ErrLost)
 		redistest.WantErr(t, context.Cause(ctx), leasehold.ErrLost)
+	})
+}
+
+// A holder that learned nothing of its own renewals is told what another call met.
+func TestLossIsExplainedByAnotherCall(t *testing.T) {
+	inBubble(t, time.Second, func(t *testing.T, rdb *redis.Client, m *lease.Manager) {
+		l := mustTake(t, m, "k")
+		refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+		record(rdb).spoil = func(cmd redis.Cmder) error {
+			if strings.HasPrefix(script(cmd), "renew") {
+				time.Sleep(5 * time.Second)
+			}
+			return refused
+		}
+		_, err := m.Acquire(t.Context(), lease.Attempt{Op: "lock", Key: "other", Permits: 1, Limit: 1}, new(lease.Lease))
+		redistest.WantErr(t, err, refused)
+		<-l.Context().Done()
+		redistest.WantErr(t, context.Cause(l.Context()), leasehold.ErrLost, refused)
 	})
 }

@@ -187,6 +187,20 @@ func (f *Family) Away(key string) bool {
 	return away > len(f.servers)-f.need
 }
 
+// Trouble returns why a call had no answer from one of so many servers that the others are no majority.
+func (f *Family) Trouble(key string) error {
+	var why []error
+	for _, s := range f.servers {
+		if err := s.client.Trouble(key); err != nil {
+			why = append(why, err)
+		}
+	}
+	if len(why) <= len(f.servers)-f.need {
+		return nil
+	}
+	return why[0]
+}
+
 // Reachable returns nil unless Away. Then it waits for a probe of each server that is away.
 func (f *Family) Reachable(ctx context.Context, key string) error {
 	if !f.Away(key) {

@@ -30,6 +30,8 @@ var outages = []mutation{
 		" || b.probes == maxProbes", ""),
 	cut("breaker: no cause is another caller's ctx", "internal/call/breaker.go", callTests, "TestCauseIsNoForeignCtx",
 		"errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {", "false {"),
+	cut("breaker: a holder is told why other calls failed", "internal/lease/attempt.go", leaseTests, "TestLossIsExplainedByAnotherCall",
+		"a.m.client.Trouble(a.res.FirstKey()), ", ""),
 	cut("breaker: look-ups ask", "singleflight/lookup.go", cache, "TestRedisIsAway",
 		"now, err := g.reach(ctx, bounded, t.value)", "now, err := g.manager.Client().Time(bounded, t.value)"),
 	cut("breaker: look-ups of several keys ask", "singleflight/lookup.go", cache, "TestRedisIsAway",

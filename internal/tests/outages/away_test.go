@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -186,7 +187,7 @@ func TestReasonsOfAnOutageAgree(t *testing.T) {
 		begin  func(srv *redistest.Server)
 		end    func(srv *redistest.Server)
 		causes []string // one of these is in each error
-		same   bool     // all holders are told the same, to the word
+		same   bool     // all holders are told the same error of the network, to the word
 	}{
 		{
 			"the connection is refused", (*redistest.Server).Kill, (*redistest.Server).Restart,
@@ -227,8 +228,8 @@ func TestReasonsOfAnOutageAgree(t *testing.T) {
 				want := leasehold.ErrUnavailable
 				if o.holds {
 					want = leasehold.ErrLost
-					_, said, _ := strings.Cut(fmt.Sprint(o.err), want.Error())
-					told[said]++
+					failed, _ := errors.AsType[*net.OpError](o.err)
+					told[fmt.Sprint(failed)]++
 				}
 				if !errors.Is(o.err, want) || !slices.ContainsFunc(outage.causes, func(c string) bool { return strings.Contains(o.err.Error(), c) }) {
 					t.Errorf("%s: %v; want %v, because of one of %q", o.what, o.err, want, outage.causes)
