@@ -191,6 +191,7 @@ func TestGrantsOfOneCallAreBounded(t *testing.T) {
 		for range 2*most + 5 {
 			waiting = append(waiting, w.request(hereHandle, 1, 2*most+5, time.Minute))
 			w.enter(waiting[len(waiting)-1], life.Queued)
+			w.signs(constant(t, "ALIVE"), waiting...) // also where all of them take longer
 		}
 		for _, want := range []int{most, most, 5} {
 			w.signs(constant(t, "ALIVE"), waiting...)
