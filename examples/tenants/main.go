@@ -33,7 +33,7 @@ const (
 	limit     = 4 // of a tenant, as the processes are configured
 	total     = 8 // of all
 	processes = 3 // of the service
-	maxWait   = 3 * time.Second
+	maxWait   = 10 * time.Second
 	enough    = 20 // requests of modest tenants for a verdict
 )
 
@@ -45,17 +45,19 @@ func fairShares(run string) semaphore.Config {
 	}
 }
 
-// answer is what the service answers: when it began to work on the request, and when it ended.
+// answer is what the service answers: when the request came, when it began to work on it, and when it ended.
 type answer struct{ Came, From, To time.Time }
+
+type came struct{} // the key of the time when a request came, in its ctx
 
 // service is one process of the service. Behind /fair the tenants have their caps; behind /fifo
 // one queue serves all. A request waits for its turn as long as maxWait; then it is answered
 // with 429 and Retry-After.
 func service(ctx context.Context, c *demo.Child) error {
-	work := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	work := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		time.Sleep(40*time.Millisecond + rand.N(40*time.Millisecond))
-		_ = json.NewEncoder(w).Encode(answer{From: began, To: time.Now()})
+		_ = json.NewEncoder(w).Encode(answer{Came: r.Context().Value(came{}).(time.Time), From: began, To: time.Now()})
 	})
 	mux := http.NewServeMux()
 	for path, config := range map[string]semaphore.Config{
@@ -64,8 +66,10 @@ func service(ctx context.Context, c *demo.Child) error {
 	} {
 		caps := demo.Must(semaphore.New(c.Redis, config))
 		defer demo.Close(ctx, caps)
-		capped := demo.Must(httpcap.New(caps, httpcap.Config{Key: func(r *http.Request) string { return r.FormValue("tenant") }, Wait: maxWait}))
-		mux.Handle(path, capped(work))
+		capped := demo.Must(httpcap.New(caps, httpcap.Config{Key: func(r *http.Request) string { return r.FormValue("tenant") }, Wait: maxWait}))(work)
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			capped.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), came{}, time.Now())))
+		})
 	}
 	listener := demo.Must(net.Listen("tcp", "127.0.0.1:0"))
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
@@ -89,7 +93,7 @@ type phase struct {
 // tenant is what was seen of one.
 type tenant struct {
 	mu              sync.Mutex
-	served          []answer // Came is when the request was sent
+	served          []answer
 	refused, failed int
 }
 
@@ -175,7 +179,6 @@ func (p *phase) load(ctx context.Context, urls []string) {
 
 // send sends a request, and reports whether it was served.
 func (t *tenant) send(web *http.Client, url string) bool {
-	came := time.Now()
 	res, err := web.Post(url, "", nil)
 	var a answer
 	status := 0
@@ -189,7 +192,6 @@ func (t *tenant) send(web *http.Client, url string) bool {
 	defer t.mu.Unlock()
 	switch status {
 	case http.StatusOK:
-		a.Came = came
 		t.served = append(t.served, a)
 	case http.StatusTooManyRequests:
 		t.refused++
@@ -200,7 +202,7 @@ func (t *tenant) send(web *http.Client, url string) bool {
 }
 
 // passedBy is, for each request of a modest tenant, how many requests were let in between its
-// sending and its own turn. Unlike the wait it does not depend on how busy the machine is.
+// coming and its own turn. Unlike the wait it does not depend on how busy the machine is.
 func (p *phase) passedBy() (all []int) {
 	for name, t := range p.tenants {
 		for _, a := range t.served {

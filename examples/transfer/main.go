@@ -56,7 +56,7 @@ func run(s *demo.Show) (problems demo.Problems) {
 // of both warehouses together.
 func show(s *demo.Show, way string) (gaveUp int, took time.Duration, stock int) {
 	fleet := s.Fleet()
-	shop := open(s.Redis, fleet.Run, way)
+	shop := open(s.Redis, fleet.Run, atOnce) // which is patient
 	defer demo.Close(s.Ctx, shop.locks)
 	for _, w := range warehouses { // the first token of each
 		demo.Check(shop.locks.Do(s.Ctx, w, func(ctx context.Context, token uint64) error { return shop.set(ctx, w, token, begins) }))
