@@ -8,4 +8,7 @@ import (
 
 func TestMain(m *testing.M) { demotest.Main(m, main) }
 
-func TestExtendedLeasesOutliveAnOutage(t *testing.T) { demotest.Check(t) }
+func TestExtendedLeasesOutliveAnOutage(t *testing.T) {
+	demotest.Slow(t)
+	demotest.Check(t)
+}

@@ -13,7 +13,10 @@ func TestMain(m *testing.M) {
 	demotest.Main(m, main)
 }
 
-func TestHeadless(t *testing.T) { demotest.Check(t, "-headless") }
+func TestHeadless(t *testing.T) {
+	demotest.Slow(t)
+	demotest.Check(t, "-headless")
+}
 
 // An error does not quote the URL, which may hold a password.
 func TestNoServer(t *testing.T) {

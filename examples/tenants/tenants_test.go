@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"testing"
 
 	"github.com/leasehold-go/leasehold/examples/internal/demotest"
@@ -10,8 +9,6 @@ import (
 func TestMain(m *testing.M) { demotest.Main(m, main) }
 
 func TestModestTenantsAreLetInAtTheirTurn(t *testing.T) {
-	if os.Getenv("LEASEHOLD_REQUIRE_SERVERS") == "" {
-		t.Skip("it takes 20 s: make test runs it")
-	}
+	demotest.Slow(t)
 	demotest.Check(t)
 }

@@ -35,6 +35,13 @@ func OnEachDatabase(t *testing.T, test func(t *testing.T)) {
 	})
 }
 
+// Slow skips a test that takes seconds, except where make test runs it.
+func Slow(t *testing.T) {
+	if os.Getenv("LEASEHOLD_REQUIRE_SERVERS") == "" {
+		t.Skip("it takes seconds: make test runs it")
+	}
+}
+
 // asExample, set, makes the test's binary the example.
 const asExample = "LEASEHOLD_EXAMPLE_TEST"
 

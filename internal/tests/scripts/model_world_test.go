@@ -6,8 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"math"
-	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -46,23 +44,14 @@ type modelServer struct {
 
 var modelHandles = []string{strings.Repeat("a", 22), strings.Repeat("b", 22), strings.Repeat("c", 22) + "~host", strings.Repeat("d", 22) + "^", strings.Repeat("e", 22) + "^~keeps"}
 
-// raced says that the race detector is on.
-var raced = func() bool {
-	info, known := debug.ReadBuildInfo()
-	return known && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
-}()
-
 // eachModelServer runs fn on an embedded server, and on a server of each version. LEASEHOLD_ROUNDS multiplies
 // how many random sequences they meet.
 func eachModelServer(t *testing.T, fn func(t *testing.T, s *modelServer)) {
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		s := &modelServer{mini: target.Mini, prefix: redistest.Name(t)}
 		checks := 15 // random sequences
-		switch {
-		case s.mini != nil && raced:
-			checks = 30 // its interpreter is slow then, and has one goroutine
-		case s.mini != nil:
-			checks = 120 // they are quick, and end before the others begin
+		if s.mini != nil {
+			checks = 30 // they end before the others begin
 		}
 		_ = flag.Set("rapid.checks", strconv.Itoa(checks*harness.Rounds(t, 1)))
 		if s.mini != nil {
