@@ -166,9 +166,10 @@ func (w *world) ticks(i int8) string {
 	return w.look(i)
 }
 
-// next returns what happens next in the usual course, and when. what < 0: nothing more does.
-func (w *world) next() (at Moment, what int) {
-	at, what = Never, -1
+// next returns what happens next in the usual course, and lets time pass until then. what < 0: nothing more does.
+func (w *world) next() (what int) {
+	at := Never
+	what = -1
 	consider := func(t Moment, id int) {
 		if t < at {
 			at, what = t, id
@@ -197,7 +198,10 @@ func (w *world) next() (at Moment, what int) {
 			consider(max(w.now, t), 300+int(i))
 		}
 	}
-	return at, what
+	if what >= 0 {
+		w.now = max(w.now, at)
+	}
+	return what
 }
 
 // step does what happens next.

@@ -30,11 +30,10 @@ func course(t *testing.T, w *world, deviations ...string) {
 				}
 			}
 		}
-		at, what := w.next()
+		what := w.next()
 		if what < 0 {
 			break
 		}
-		w.now = max(w.now, at)
 		check(w.step(what))
 	}
 	if len(deviations) > 0 {

@@ -5,7 +5,6 @@ import (
 	"hash/maphash"
 	"os"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 )
@@ -33,7 +32,7 @@ func (w *world) deviations(all []deviation) []deviation {
 		if f.kind == noCall || f.stage > reply {
 			continue
 		}
-		name := fmt.Sprintf("%s of %c", callNames[f.kind], 'A'+f.who)
+		name := callNames[f.kind] + " of " + string(rune('A'+f.who))
 		switch {
 		case f.kind >= message:
 			all = append(all, deviation{name + ": lost", func(w *world) string { w.calls[i] = flight{}; return "" }},
@@ -119,13 +118,16 @@ func (w *world) silence(i int) {
 // An explorer walks depth first, and keeps a hash of each state with the deviations that were
 // left there.
 type explorer struct {
+	scene  *world
 	seen   map[uint64]int8
 	seed   maphash.Seed
-	path   []string
+	path   []int // by step: the number of its deviation, usual for none
 	states int
 	most   int
 	found  string
 }
+
+const usual = -1
 
 // walk follows the usual course from w with left deviations, and branches at each state. It
 // reports whether no violation was found.
@@ -144,25 +146,48 @@ func (x *explorer) walk(w world, left int8) bool {
 		}
 		if left > 0 {
 			all = w.deviations(all)
-			for _, d := range all {
+			for i, d := range all {
 				next := w
-				x.path = append(x.path, fmt.Sprintf("%s  DEVIATION: %s", &next, d.name))
+				x.path = append(x.path, i)
 				if x.fails(d.do(&next)) || x.fails(next.judge()) || !x.walk(next, left-1) {
 					return false
 				}
 				x.path = x.path[:len(x.path)-1]
 			}
 		}
-		at, what := w.next()
+		what := w.next()
 		if what < 0 {
 			return !x.fails(w.judgeEnd())
 		}
-		w.now = max(w.now, at)
-		x.path = append(x.path, w.String()+w.describe(what))
+		x.path = append(x.path, usual)
 		if x.fails(w.step(what)) || x.fails(w.judge()) {
 			return false
 		}
 	}
+}
+
+func (x *explorer) fails(violation string) bool {
+	if violation != "" && x.found == "" {
+		x.found = violation + x.tell()
+	}
+	return violation != ""
+}
+
+// tell walks the path again, and says in words what happens.
+func (x *explorer) tell() (text string) {
+	w := *x.scene
+	for _, i := range x.path {
+		if i == usual {
+			what := w.next()
+			text += "\n" + w.String() + w.describe(what)
+			w.step(what)
+		} else {
+			d := w.deviations(nil)[i]
+			text += fmt.Sprintf("\n%s  DEVIATION: %s", &w, d.name)
+			d.do(&w)
+		}
+	}
+	return text
 }
 
 // describe says in words what happens next.
@@ -173,13 +198,6 @@ func (w *world) describe(what int) string {
 	f := w.calls[what]
 	name := callNames[f.kind]
 	return fmt.Sprintf("  %s of %c: %s (%d)", name, 'A'+f.who, [...]string{"runs", "is answered", "had no answer", "runs late"}[f.stage], f.code)
-}
-
-func (x *explorer) fails(violation string) bool {
-	if violation != "" && x.found == "" {
-		x.found = violation + "\n" + strings.Join(x.path, "\n")
-	}
-	return violation != ""
 }
 
 // largeScene has so many states that it is walked with one deviation less than the others.
@@ -203,8 +221,8 @@ var scenes = map[string]func() *world{
 
 // explore walks a scene with up to n deviations.
 func explore(scene func() *world, n int8, most int) (found string, states int) {
-	x := &explorer{seen: map[uint64]int8{}, seed: maphash.MakeSeed(), most: most}
-	x.walk(*scene(), n)
+	x := &explorer{scene: scene(), seen: map[uint64]int8{}, seed: maphash.MakeSeed(), most: most}
+	x.walk(*x.scene, n)
 	return x.found, x.states
 }
 
