@@ -32,8 +32,8 @@ type Config struct {
 	// requests wait until the use is below it.
 	Limit int
 
-	// LimitFor returns the limit of a key, or 0 for Limit. It is called once per acquisition
-	// and must not block. nil: Limit applies to every key.
+	// LimitFor returns the limit of a key, or 0 for Limit. It is called at least once per
+	// acquisition and Inspect, and must not block. nil: Limit applies to every key.
 	LimitFor func(key string) int
 
 	// Total bounds the permits of all keys of the family together, 1 to 1000000. A request

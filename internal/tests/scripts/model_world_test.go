@@ -49,7 +49,7 @@ var modelHandles = []string{strings.Repeat("a", 22), strings.Repeat("b", 22), st
 func eachModelServer(t *testing.T, fn func(t *testing.T, s *modelServer)) {
 	redistest.EachSingle(t, func(t *testing.T, target redistest.Target) {
 		s := &modelServer{mini: target.Mini, prefix: redistest.Name(t)}
-		checks := 15 // random sequences
+		checks := 10 // random sequences
 		if s.mini != nil {
 			checks = 30 // they end before the others begin
 		}
