@@ -93,6 +93,7 @@ func TestFenceWithAFraction(t *testing.T) {
 		for range 6 {
 			redistest.Check(t, l.Token() > last, "token %d after %d", l.Token(), last)
 			last = l.Token()
+			redistest.Expect(t, s.RDB.Get(t.Context(), s.Part("fence")).Val(), strconv.FormatUint(last, 10), "the fence is %s")
 			next := s.locking(b)
 			s.WaitQueued(1)
 			redistest.WantErr(t, l.Unlock())
