@@ -23,7 +23,7 @@ part() { # NAME command…
 
 while [ "$SECONDS" -lt $((minutes * 60)) ]; do
 	part "simulation" env LEASEHOLD_SEEDS=300 "$go" test -count=1 -timeout 40m -run '^Test(Quorum)?Simulation$' ./internal/tests/simulation
-	part "models" env LEASEHOLD_ROUNDS=3 "$go" test -count=1 -timeout 40m -run Model ./internal/tests/scripts
+	part "models" env LEASEHOLD_ROUNDS=5 "$go" test -count=1 -timeout 40m -run Model ./internal/tests/scripts
 	part "histories" env LEASEHOLD_SEEDS=30 "$go" -C robustness test -count=1 -timeout 40m ./histories
 	part "quorum" env LEASEHOLD_QUORUM_FOR=3m "$go" -C robustness test -count=1 -timeout 20m -run '^TestQuorumHistories$' ./histories
 	part "soak" env LEASEHOLD_SOAK=3m "$go" -C robustness test -count=1 -timeout 20m ./soak

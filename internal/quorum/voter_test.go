@@ -269,3 +269,13 @@ func TestCtxOfACallerWhileServersAreAway(t *testing.T) {
 	err := f.Reachable(brokenDone{t.Context()}, "k")
 	redistest.Check(t, errors.Is(err, call.ErrNotSent), "%v", err)
 }
+
+// A minority without an answer explains no loss: the others are a majority.
+func TestTroubleIsThatOfAMajority(t *testing.T) {
+	f := aVoter(t).f
+	refused := errors.New("connection refused")
+	f.servers[0].client.Heard("k", time.Now(), refused)
+	redistest.Expect(t, f.Trouble("k"), nil, "of one server: %v")
+	f.servers[1].client.Heard("k", time.Now(), refused)
+	redistest.WantErr(t, f.Trouble("k"), refused)
+}

@@ -6,6 +6,8 @@ const quorumTests = "./internal/tests/quorum"
 var votes = []mutation{
 	cutOnServers("quorum: a vote is yielded to an earlier ticket", "internal/quorum/count.go", quorumTests, "TestSplitVotes",
 		"s.stand == held && s.earlier && v.waits {", "false && s.earlier && v.waits {"),
+	cut("quorum: a minority explains no loss", "internal/quorum/family.go", "./internal/quorum", "TestTroubleIsThatOfAMajority",
+		"if len(why) <= len(f.servers)-f.need {", "if len(why) == 0 {"),
 	cut("quorum: a ctx whose Done panics ends no process", "internal/quorum/family.go", "./internal/quorum", "CtxOfACaller",
 		"\tctx = nested.Calm{Context: ctx}\n", "\t_ = nested.Calm{Context: ctx}\n"),
 	cut("quorum: Close waits for votes that are given back", "internal/quorum/family.go", quorumTests, "TestCloseWaitsFor",
