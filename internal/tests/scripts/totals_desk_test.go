@@ -30,6 +30,7 @@ type desk struct {
 	granted  []asked   // in their order
 	more     bool      // goOn has more to do
 	sign     time.Time // when the last sign of life was brought
+	sent     time.Time // when the last call was sent
 	embedded bool
 	random   *rand.Rand
 }
@@ -42,6 +43,7 @@ type asked struct {
 	share   int
 	seq     int64
 	member  string
+	until   time.Time // a granted one is held until then, if nobody renews it
 }
 
 func newDesk(t *testing.T, target redistest.Target, total int) *desk {
@@ -68,9 +70,16 @@ func (d *desk) run(script string, args ...any) []int64 {
 	if script == "renew" {
 		names = names[:2]
 	}
+	d.sent = time.Now()
 	v, err := scripts[script].Run(context.Background(), d.rdb, names, args...).Int64Slice()
 	redistest.CheckNow(d, err == nil, "%s %v: %v", script, args, err)
 	return v
+}
+
+// hold takes a grant of remains ms. A grant by another handle lasts 2 s, which a busy machine may take for one call.
+func (d *desk) hold(a asked, remains int64) {
+	a.until = d.sent.Add(time.Duration(remains) * time.Millisecond)
+	d.held, d.granted = append(d.held, a), append(d.granted, a)
 }
 
 // hear takes the outcomes of waiters.
@@ -82,7 +91,7 @@ func (d *desk) hear(v []int64) {
 		}
 		delete(d.waiting, v[0])
 		if v[1] > 0 {
-			d.held, d.granted = append(d.held, a), append(d.granted, a)
+			d.hold(a, v[1])
 		}
 	}
 }
@@ -105,7 +114,7 @@ func (d *desk) enter(key string, permits, limit, share int) bool {
 	v := d.run("enter", a.member, permits, deskTTL, limit, d.total, 0, "0 0 0")
 	switch v[0] {
 	case 1:
-		d.held, d.granted = append(d.held, a), append(d.granted, a)
+		d.hold(a, v[2])
 		d.hear(v[4:])
 		return true
 	case 2:
@@ -125,7 +134,7 @@ func (d *desk) leave(i int) {
 	d.held = d.held[:len(d.held)-1]
 	d.live()
 	v := d.run("leave", a.member, a.permits, 0)
-	redistest.CheckNow(d, v[0] == 1, "leave %s answered %v", a.member, v)
+	redistest.CheckNow(d, v[0] == 1 || time.Now().After(a.until), "leave %s answered %v", a.member, v)
 	if len(v) > 3 {
 		d.hear(v[3:])
 	}
@@ -209,13 +218,14 @@ func TestLostPartsHealWithinASignOfLife(t *testing.T) {
 				for n := 0; n < 200 && len(d.held)+len(other.held)+len(d.waiting)+len(other.waiting) > 0; n++ {
 					for _, one := range both {
 						one.settle()
-						use := map[string]int{}
-						for _, a := range append(append([]asked(nil), d.held...), other.held...) {
-							if use[a.key]++; use[a.key] > 2 {
-								t.Fatalf("%s holds %d permits; its limit is 2", a.key, use[a.key])
+						use, all := map[string]int{}, 0
+						for _, a := range slices.Concat(d.held, other.held) {
+							if time.Now().Before(a.until) {
+								use[a.key]++
+								all++
+								redistest.CheckNow(t, use[a.key] <= 2 && all <= 4, "%s holds %d permits of 2, and all hold %d of 4", a.key, use[a.key], all)
 							}
 						}
-						redistest.CheckNow(t, len(d.held)+len(other.held) <= 4, "%d permits are held of 4", len(d.held)+len(other.held))
 						if len(one.held) > 0 {
 							one.leave(one.any())
 						}
@@ -290,7 +300,7 @@ func (d *desk) settle() {
 		switch s := v[6+5*i:]; {
 		case s[0] == 1:
 			delete(d.waiting, a.seq)
-			d.held, d.granted = append(d.held, a), append(d.granted, a)
+			d.hold(a, s[1])
 		case s[0] == 0:
 			delete(d.waiting, a.seq)
 			d.enter(a.key, a.permits, a.limit, a.share)
