@@ -205,16 +205,16 @@ func TestReasonsOfAnOutageAgree(t *testing.T) {
 			srv := redistest.StartServer(t, redistest.Newest(t))
 			var r *reasons
 			// A renewal that is under way, or has left an idle connection, tells its holder what
-			// became of that connection. So the outage begins before the first renewal is due.
-			for range 5 {
+			// became of that connection. So the outage begins before the first renewal is due,
+			// and where the machine is too busy for that, the words are not compared.
+			soon := false
+			for i := 0; i < 5 && !soon; i++ {
 				r = &reasons{T: t}
 				began := time.Now()
 				for range 4 {
 					r.client(srv.Client(func(o *redis.Options) { o.ReadTimeout = time.Second }))
 				}
-				if time.Since(began) < 500*time.Millisecond {
-					break
-				}
+				soon = time.Since(began) < 500*time.Millisecond
 			}
 			outage.begin(srv)
 			var all sync.WaitGroup
@@ -235,8 +235,8 @@ func TestReasonsOfAnOutageAgree(t *testing.T) {
 					t.Errorf("%s: %v; want %v, because of one of %q", o.what, o.err, want, outage.causes)
 				}
 			}
-			redistest.Check(t, !outage.same || len(told) == 1, "holders were told different things: %v", told)
-			t.Logf("%d errors agree; holders were told %v", len(r.calls), told)
+			redistest.Check(t, !soon || !outage.same || len(told) == 1, "holders were told different things: %v", told)
+			t.Logf("%d errors agree (to the word: %t); holders were told %v", len(r.calls), soon && outage.same, told)
 		})
 	}
 }
