@@ -128,7 +128,7 @@ func TestNothingIsHeldAfterAnError(t *testing.T) {
 		} {
 			p, other := f.open(func(c *mutex.Config) {
 				if what == "max wait" {
-					c.MaxWait = 200 * time.Millisecond
+					c.MaxWait = time.Second
 				}
 			}), f.open()
 			ctx, cancel := context.WithCancel(f.Context())
