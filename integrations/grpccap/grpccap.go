@@ -129,7 +129,7 @@ func (c *Capped) run(ctx context.Context, method string, req any, setTrailer fun
 	// gRPC would tell the client that it cancelled the call itself, or that the error is unknown.
 	cause := context.Cause(work)
 	if errors.Is(err, context.Canceled) || errors.Is(err, cause) || status.Code(err) == codes.Canceled {
-		err = status.Error(codes.Aborted, "the permit was lost: "+cause.Error())
+		err = status.Error(codes.Aborted, "the permit was lost") // cause names the key, which is not the client's to know
 	}
 	return err
 }

@@ -163,7 +163,9 @@ func TestCauseOfALossIsAborted(t *testing.T) {
 		<-ctx.Done()
 		return fmt.Errorf("stopped: %w", context.Cause(ctx))
 	}})
-	wantCode(t, call(t.Context(), client), codes.Aborted)
+	err := call(t.Context(), client)
+	wantCode(t, err, codes.Aborted)
+	redistest.Expect(t, status.Convert(err).Message(), "the permit was lost", "the client is told %q, not of keys")
 }
 
 // A call that can never be served is a mistake, with FailOpen, too. While Redis cannot be asked, a call gets Unavailable,
