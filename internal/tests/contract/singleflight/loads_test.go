@@ -21,7 +21,7 @@ func maxLoads(n int) config { return func(c *singleflight.Config[string]) { c.Ma
 // At most MaxLoads loaders of a family run at once in the whole fleet; all callers get their values.
 func TestMaxLoadsBoundsTheFleet(t *testing.T) {
 	each(t, func(f *fixture) {
-		const most, keys = 4, 20
+		const most, keys = 4, 6
 		o := newOrigin(f)
 		var all []*pending[string]
 		for i := range 3 {
