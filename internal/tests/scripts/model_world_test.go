@@ -55,7 +55,7 @@ func eachModelServer(t *testing.T, fn func(t *testing.T, s *modelServer)) {
 		}
 		_ = flag.Set("rapid.checks", strconv.Itoa(checks*harness.Rounds(t, 1)))
 		if s.mini != nil {
-			s.rdb = target.Client(t)
+			s.rdb = clientOf(t, target)
 		} else {
 			t.Parallel()
 			var srv *redistest.Server

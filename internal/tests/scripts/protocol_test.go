@@ -51,8 +51,16 @@ func newWorld(t *testing.T, rdb redis.UniversalClient, fenced bool) *world {
 func each(t *testing.T, fenced bool, fn func(w *world)) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
-		fn(newWorld(t, target.Client(t), fenced))
+		fn(newWorld(t, clientOf(t, target), fenced))
 	})
+}
+
+// clientOf waits for its answers: they may take long on a busy machine. So the clock of an embedded server stands still.
+func clientOf(t *testing.T, target redistest.Target) redis.UniversalClient {
+	if target.Mini != nil {
+		target.Mini.SetTime(time.Now())
+	}
+	return target.Client(t, func(o *redis.UniversalOptions) { o.ReadTimeout = time.Minute })
 }
 
 // request is a new attempt of a handle.

@@ -47,7 +47,7 @@ type asked struct {
 }
 
 func newDesk(t *testing.T, target redistest.Target, total int) *desk {
-	return &desk{T: t, rdb: target.Client(t), names: totalNames(redistest.Name(t)), handle: hereHandle, total: total, waiting: map[int64]asked{}, embedded: target.Mini != nil, random: rand.New(rand.NewPCG(redistest.Seed(t), 1))}
+	return &desk{T: t, rdb: clientOf(t, target), names: totalNames(redistest.Name(t)), handle: hereHandle, total: total, waiting: map[int64]asked{}, embedded: target.Mini != nil, random: rand.New(rand.NewPCG(redistest.Seed(t), 1))}
 }
 
 // totalNames are the keys of a family.
