@@ -10,12 +10,12 @@ import (
 func TestMain(m *testing.M) { demotest.Main(m, main) }
 
 func TestEachLetterIsSentOnce(t *testing.T) {
-	demotest.OnEachDatabase(t, func(t *testing.T) { demotest.Check(t) })
+	demotest.OnEachDatabase(t, func(t *testing.T, redis string) { demotest.Check(t, "", redis) })
 }
 
 // A process that took over without having been told may try what another does.
 func TestLetterIsSentOnceByTwoThatTry(t *testing.T) {
-	demotest.OnEachDatabase(t, func(t *testing.T) {
+	demotest.OnEachDatabase(t, func(t *testing.T, _ string) {
 		d, db, err := database.Make(t.Context(), "cron-test", createTables...)
 		if err != nil {
 			t.Fatal(err)

@@ -10,5 +10,5 @@ func TestMain(m *testing.M) { demotest.Main(m, main) }
 
 // Real processes, one of them stopped past its TTL, on both databases.
 func TestStaleOwnerTouchesNoRow(t *testing.T) {
-	demotest.OnEachDatabase(t, func(t *testing.T) { demotest.Check(t) })
+	demotest.OnEachDatabase(t, func(t *testing.T, redis string) { demotest.Check(t, "", redis) })
 }

@@ -53,7 +53,7 @@ var modes = []mode{off, on, stale, near}
 const servers, clients = 3, 40 // clients of each server, which ask some four times a second
 
 // ttl is how long a cached value is fresh. A load takes a quarter of it, and longer beside others.
-var ttl = time.Second
+const ttl = time.Second
 
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8090", "`address` of the page; port 0 takes any that is free")

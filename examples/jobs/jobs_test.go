@@ -10,12 +10,12 @@ import (
 func TestMain(m *testing.M) { demotest.Main(m, main) }
 
 func TestEachJobIsFinishedOnce(t *testing.T) {
-	demotest.OnEachDatabase(t, func(t *testing.T) { demotest.Check(t) })
+	demotest.OnEachDatabase(t, func(t *testing.T, redis string) { demotest.Check(t, "", redis) })
 }
 
 // The database decides even where the lease has let two workers through.
 func TestLaterTokenOwnsTheJob(t *testing.T) {
-	demotest.OnEachDatabase(t, func(t *testing.T) {
+	demotest.OnEachDatabase(t, func(t *testing.T, _ string) {
 		d, db, err := database.Make(t.Context(), "jobs-test", createTable, `INSERT INTO jobs VALUES (1, 3, 0, '', 0)`)
 		if err != nil {
 			t.Fatal(err)

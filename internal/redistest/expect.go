@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -184,5 +185,34 @@ func WantText(tb testing.TB, err error, want ...string) {
 		if !strings.Contains(err.Error(), w) {
 			tb.Fatalf("error %q does not say %q", err, w)
 		}
+	}
+}
+
+// Lateness measures by how much this process runs later than it asks to, from now until the test ends: for
+// bounds that have little room, or are of so many calls that a machine which stands still adds seconds to them. A quiet machine is not late at all.
+func Lateness(tb testing.TB) (soFar func() time.Duration) {
+	const step, usual = 10 * time.Millisecond, 15 * time.Millisecond
+	var sum time.Duration
+	var mu sync.Mutex
+	at := time.Now()
+	late := func() time.Duration { return sum + max(0, time.Since(at)-usual) }
+	ended := make(chan struct{})
+	tb.Cleanup(func() { close(ended) })
+	go func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case <-time.After(step):
+				mu.Lock()
+				sum, at = late(), time.Now()
+				mu.Unlock()
+			}
+		}
+	}()
+	return func() time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		return late()
 	}
 }

@@ -2,6 +2,7 @@
 package demotest
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"os/exec"
@@ -14,8 +15,8 @@ import (
 
 // OnEachDatabase runs a test on a PostgreSQL and on SQLite, which database.Connect then
 // finds. Without a PostgreSQL that half is skipped, or fails if LEASEHOLD_REQUIRE_POSTGRES is
-// set.
-func OnEachDatabase(t *testing.T, test func(t *testing.T)) {
+// set. The test gets the URL of a Redis: on PostgreSQL LEASEHOLD_EXAMPLES_REDIS, if it is set, and else "".
+func OnEachDatabase(t *testing.T, test func(t *testing.T, redis string)) {
 	t.Run("postgres", func(t *testing.T) {
 		db, err := database.StartPostgres(t.Context())
 		if errors.Is(err, database.ErrNoPostgres) && os.Getenv("LEASEHOLD_REQUIRE_POSTGRES") == "" {
@@ -26,20 +27,13 @@ func OnEachDatabase(t *testing.T, test func(t *testing.T)) {
 		}
 		t.Cleanup(db.Close)
 		t.Setenv("DATABASE_URL", db.URL)
-		test(t)
+		test(t, os.Getenv("LEASEHOLD_EXAMPLES_REDIS"))
 	})
 	t.Run("sqlite", func(t *testing.T) {
 		t.Setenv("DATABASE_URL", "")
 		t.Setenv(database.EnvPostgres, t.TempDir())
-		test(t)
+		test(t, "")
 	})
-}
-
-// Slow skips a test that takes seconds, except where make test runs it.
-func Slow(t *testing.T) {
-	if os.Getenv("LEASEHOLD_REQUIRE_SERVERS") == "" {
-		t.Skip("it takes seconds: make test runs it")
-	}
 }
 
 // asExample, set, makes the test's binary the example.
@@ -53,23 +47,23 @@ func Main(m *testing.M, main func()) {
 	main()
 }
 
-// Run runs the example as a user does, and returns what it prints, and says of problems. err is that of its exit code.
-func Run(t *testing.T, args ...string) (text, problems string, err error) {
+// Run runs program as a user does, with the Redis of a URL, and returns what it prints, and says of problems. err is
+// that of its exit code. Without program it is the example of Main, and without a URL the Redis is an embedded one.
+func Run(t *testing.T, program, redis string, args ...string) (text, problems string, err error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = append(os.Environ(), asExample+"=1")
+	cmd := exec.CommandContext(t.Context(), cmp.Or(program, os.Args[0]), args...)
+	cmd.Env = append(os.Environ(), asExample+"=1", "REDIS_URL="+redis)
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err = cmd.Run()
 	return out.String(), errs.String(), err
 }
 
-// Check runs the example on an embedded Redis. It fails the test where there is a problem, and
-// where a line is wider than a terminal of 80 columns.
-func Check(t *testing.T, args ...string) {
+// Check runs program, as Run does. It fails the test where there is a problem, and where a line
+// is wider than a terminal of 80 columns.
+func Check(t *testing.T, program, redis string, args ...string) {
 	t.Helper()
-	t.Setenv("REDIS_URL", "")
-	text, problems, err := Run(t, args...)
+	text, problems, err := Run(t, program, redis, args...)
 	t.Log("\n" + text)
 	if err != nil || problems != "" {
 		t.Errorf("%v: %s", err, problems)

@@ -69,36 +69,6 @@ func (s *Site) InUse() int {
 // Slack is what a busy machine may add to a bound.
 const Slack = 2 * time.Second
 
-// Lateness measures by how much this process runs later than it asks to, from now until the test ends: for
-// bounds that have little room, or are of so many calls that a machine which stands still for seconds adds more than
-// Slack to them. A quiet machine is not late at all.
-func Lateness(tb testing.TB) (soFar func() time.Duration) {
-	const step, usual = 10 * time.Millisecond, 15 * time.Millisecond
-	var sum time.Duration
-	var mu sync.Mutex
-	at := time.Now()
-	late := func() time.Duration { return sum + max(0, time.Since(at)-usual) }
-	ended := make(chan struct{})
-	tb.Cleanup(func() { close(ended) })
-	go func() {
-		for {
-			select {
-			case <-ended:
-				return
-			case <-time.After(step):
-				mu.Lock()
-				sum, at = late(), time.Now()
-				mu.Unlock()
-			}
-		}
-	}()
-	return func() time.Duration {
-		mu.Lock()
-		defer mu.Unlock()
-		return late()
-	}
-}
-
 // Until waits until ok returns nil.
 func Until(tb testing.TB, within time.Duration, ok func() error) {
 	tb.Helper()

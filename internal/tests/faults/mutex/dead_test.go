@@ -16,7 +16,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/permits"
 	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
-	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -74,7 +73,7 @@ func passDeadWaiters(t *testing.T, srv *redistest.Server, waiters int, release t
 		last := rdb.ZRange(t.Context(), dead.names.Part("queue"), -1, -1).Val()
 		return len(last) == 1 && !strings.HasPrefix(last[0], deadHandle)
 	})
-	lateness := harness.Lateness(t)
+	lateness := redistest.Lateness(t)
 	dead.signs()
 	// On a machine so busy that their signs take seconds, some count as dead already, and are gone.
 	queued := rdb.ZCard(t.Context(), dead.names.Part("queue")).Val() - 1

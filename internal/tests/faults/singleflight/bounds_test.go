@@ -161,7 +161,7 @@ type boundedCalls struct {
 }
 
 func newBoundedCalls(tb testing.TB) *boundedCalls {
-	return &boundedCalls{TB: tb, late: harness.Lateness(tb), longest: map[string]time.Duration{}}
+	return &boundedCalls{TB: tb, late: redistest.Lateness(tb), longest: map[string]time.Duration{}}
 }
 
 // all starts a call of each kind, about two keys.
