@@ -28,9 +28,9 @@ endif
 # Everything, with the race detector, on the embedded server and on every real
 # one. With LEASEHOLD_REQUIRE_SERVERS a test that finds no server fails. Four tests of a
 # package at a time: mostly they wait. internal/tests comes first, so that both long lines
-# begin at once.
+# begin at once. bench has no tests.
 test: servers
-	LEASEHOLD_REQUIRE_SERVERS=1 $(GO) test -count=1 -race $(PACKAGES) -parallel 4 $(GOTESTFLAGS) ./internal/tests/... ./...
+	LEASEHOLD_REQUIRE_SERVERS=1 $(GO) test -count=1 -race $(PACKAGES) -parallel 4 $(GOTESTFLAGS) ./internal/tests/... $$($(GO) list ./... | grep -v '/bench$$')
 
 lint:
 	$(GO) vet ./...

@@ -15,33 +15,23 @@ scripts/release.sh "$version" "$work/proxy"
 # Other modules come from the module cache of this machine, if it has them.
 export GOPROXY="file://$work/proxy,file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)"
 export GOPATH=$work/go GOMODCACHE=$work/go/pkg/mod GOBIN=$work/bin GOSUMDB=off GOFLAGS="${GOFLAGS:-} -mod=mod" GOWORK=off
-# Where it can be, the program is built as the tests of the integrations are, so that what they share is built once.
-export CGO_ENABLED=0
-race=
-if command -v "${CC:-gcc}" >/dev/null; then CGO_ENABLED=1 race=-race; fi
-mkdir -- "$work/program"
+mkdir -p -- "$work/program"
 cd -- "$work/program"
 module=github.com/leasehold-go/leasehold
-cat >main.go <<MAIN
-package main
-
-import (
-	_ "$module/integrations/certmagiclock"
-	_ "$module/integrations/gocronlock"
-	_ "$module/integrations/grpccap"
-	_ "$module/integrations/httpcap"
-	_ "$module/integrations/rivercap"
-	_ "$module/leaseholdotel"
-	_ "$module/multi"
-	_ "$module/singleflight"
-)
-
-func main() {}
-MAIN
 go mod init example.org/program
+# program FLAG PACKAGE...: builds a program that imports these packages, and runs it.
+program() {
+	{ printf 'package main\n\nimport (\n'; printf "\t_ \"$module/%s\"\n" "${@:2}"; printf ')\n\nfunc main() {}\n'; } >main.go
+	go build -trimpath $1 -o program .
+	./program
+}
 go get "$module@$version" "$module/leaseholdotel@$version" "$module"/integrations/{certmagiclock,gocronlock,grpccap,rivercap}"@$version"
-go build -trimpath $race -o program .
-./program
+export CGO_ENABLED=0
+program '' leaseholdotel multi singleflight
+# Where it can be, this is built as the tests of the integrations are, so that what they share is built once.
+race=
+if command -v "${CC:-gcc}" >/dev/null; then CGO_ENABLED=1 race=-race; fi
+program "$race" integrations/{certmagiclock,gocronlock,grpccap,httpcap,rivercap}
 export CGO_ENABLED=0
 go install -trimpath "$module/cmd/leasehold@$version"
 "$GOBIN/leasehold" --version | grep -F -- "$version"

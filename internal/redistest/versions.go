@@ -163,3 +163,11 @@ func Newest(tb testing.TB) Version {
 	v := NeedServers(tb)
 	return v[len(v)-1]
 }
+
+// Full is full where make test runs, and few where somebody waits for go test.
+func Full(full, few int) int {
+	if os.Getenv(envRequire) == "1" {
+		return full
+	}
+	return few
+}

@@ -84,7 +84,7 @@ var commands = []mutation{
 		"defer func() { _ = recover() }() // a method of its ctx panicked", ""),
 	cut("fencing example: the condition keeps a stale write out", "examples/fencing/main.go", "./examples/fencing", "TestStaleOwner",
 		"WHERE id = $2 AND last_token < $3", "WHERE id = $2 AND last_token <> $3"),
-	cut("leader example: leaders beside each other are found", "examples/leader/main.go", "./examples/leader", "TestOneLeader",
+	cut("leader example: leaders beside each other are found", "examples/leader/main.go", "./examples", "TestExamples",
 		"locks.Lead(ctx, \"leader\",", "locks.Lead(ctx, c.Name,"),
 	cut("JSON is harmless on a terminal", "cmd/leasehold/internal/text/json.go", "./cmd/leasehold/internal/cli", "TestNamesInJSON",
 		"case r < utf8.RuneSelf && r != 0x7f || harmless(r):", "case r >= 0:"),

@@ -187,7 +187,7 @@ func (m mutation) test(ctx context.Context, root, overlay, pkg string) (by strin
 	cmd := exec.CommandContext(ctx, "go", append(args, ".")...)
 	cmd.Dir = filepath.Join(root, filepath.FromSlash(pkg)) // it may be of a nested module
 	// GOFLAGS, so that what the tests build has it, too.
-	cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay, "LEASEHOLD_SEEDS="+strconv.Itoa(cmp.Or(m.seeds, 10)), "LEASEHOLD_ROUNDS=4", "LEASEHOLD_SHRINK=0", "LEASEHOLD_REQUIRE_SERVERS=")
+	cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay, "LEASEHOLD_SEEDS="+strconv.Itoa(cmp.Or(m.seeds, 10)), "LEASEHOLD_ROUNDS=8", "LEASEHOLD_SHRINK=0", "LEASEHOLD_REQUIRE_SERVERS=")
 	servers := filepath.Join(root, "none") // the embedded one will do, and is quicker
 	if m.servers {
 		if servers = os.Getenv("LEASEHOLD_SERVERS"); servers == "" {

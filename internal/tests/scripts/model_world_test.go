@@ -51,7 +51,7 @@ func eachModelServer(t *testing.T, fn func(t *testing.T, s *modelServer)) {
 		s := &modelServer{mini: target.Mini, prefix: redistest.Name(t)}
 		checks := 10 // random sequences
 		if s.mini != nil {
-			checks = 30 // they end before the others begin
+			checks = redistest.Full(30, 15) // they end before the others begin
 		}
 		_ = flag.Set("rapid.checks", strconv.Itoa(checks*harness.Rounds(t, 1)))
 		if s.mini != nil {

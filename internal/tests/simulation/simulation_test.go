@@ -113,7 +113,7 @@ func TestScheduleText(t *testing.T) {
 // Locks of three and five servers, by turns, of which a minority is in trouble at any time: nobody holds a
 // lock beside another one, tokens rise, no lock is lost, every waiter is served, and all can be closed.
 func TestQuorumSimulation(t *testing.T) {
-	redistest.Seeds(t, 4, func(t *testing.T, seed uint64) {
+	redistest.Seeds(t, redistest.Full(4, 2), func(t *testing.T, seed uint64) {
 		var w *quorumWorld
 		n := 3 + 2*int(seed%2)
 		stuck := bubble(t, func(t *testing.T) { w = playQuorum(t, seed, n) })

@@ -49,7 +49,10 @@ func TestEveryCallerIsServedInItsTurn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(f *fixture) {
-				const callers, hold, lasts = 60, 100 * time.Millisecond, 30 * time.Second
+				const hold = 100 * time.Millisecond
+				callers := redistest.Full(60, 20)
+				turn := time.Duration(callers) * hold // of all
+				lasts := 5 * turn
 				end := time.Now().Add(lasts)
 				var all sync.WaitGroup
 				var mu sync.Mutex
@@ -77,8 +80,8 @@ func TestEveryCallerIsServedInItsTurn(t *testing.T) {
 					}
 				}
 				all.Wait()
-				redistest.AtMost(f, longest, callers*hold+time.Second, "a caller waited %v")
-				redistest.Check(f, fewest >= int(lasts/(callers*hold)), "a caller had %d turns", fewest)
+				redistest.AtMost(f, longest, turn+time.Second, "a caller waited %v")
+				redistest.Check(f, fewest >= int(lasts/turn), "a caller had %d turns", fewest)
 			})
 		})
 	}
