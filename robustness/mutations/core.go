@@ -104,7 +104,7 @@ var core = []mutation{
 		"\tl.acquired(\"context\")\n", ""),
 	cut("core: a message before the subscription is asked for", "internal/lease/group.go", permitTests, "TestGrantBeforeTheSubscription",
 		"if !m.inbox.Watch(name).Before(m.time(sent)) {", "if m.inbox.Watch(name).IsZero() && false {"),
-	cutOnServers("core: a copy's tombstone lasts as long as the copy", "internal/lease/enter.go", "./internal/tests/faults/semaphore", "TestLateEnter",
+	cutOnServers("core: a copy's tombstone lasts as long as the copy", "internal/lease/enter.go", faults, "TestLateEnter",
 		"if r.Copied || r.Code == life.Unanswered {", "if false {"),
 	cut("a late enter changes no reason of a loss", "internal/lease/enter.go", leaseTests, "TestLateEnterChangesNoReason",
 		"if at.why == nil {", "if true {"),

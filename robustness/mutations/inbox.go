@@ -26,6 +26,6 @@ var inboxes = []mutation{
 		"\t\t\tunhook()\n", "\t\t\t_, _ = unhook(), ps.Close()\n"),
 	cutOnServers("a lost connection may mean a failover", "internal/inbox/nodeconn.go", "./internal/inbox", "TestHookThatEnds",
 		"\t\tn.b.cluster.Notice(err)\n", ""),
-	cutOnServers("a message of a Cluster stays in its shard", "luascripts/shared/inbox.lua", lockFaults, "TestHandOversStayInTheShard",
+	cutOnServers("a message of a Cluster stays in its shard", "luascripts/shared/inbox.lua", faults, "TestHandOversStayInTheShard",
 		"if string.byte(receiver, 23) == 64 then", "if false then"),
 }

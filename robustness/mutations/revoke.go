@@ -56,6 +56,6 @@ var revoked = []mutation{
 		"\tcase r.Code == Revoked:\n\t\ta.Told = TellRevoked", "\tcase false:\n\t\ta.Told = TellRevoked"),
 	cut("revoke: a renewal that finds nothing tells why", "internal/life/held.go", permitTests, "ByItsRenewal",
 		"return a.lostUntaken(TellRevoked, ByRevoker, now)", "return a.lostUntaken(TellRevoked, ByServer, now)"),
-	cutOnServers("revoke: a new subscription renews", "internal/lease/messages.go", lockFaults, "RenewedTogether",
+	cutOnServers("revoke: a new subscription renews", "internal/lease/messages.go", faults, "RenewedTogether",
 		`if a.watched && (w.missed[""] || w.missed[a.res.FirstKey()]) {`, "if false {"),
 }

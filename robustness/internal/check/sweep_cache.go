@@ -11,7 +11,8 @@ import (
 // builds checks that no two loads of a key are in flight that both may store: a load counts until it
 // returned, its ctx ended, or an Invalidate was called; not at all if that may have been after its lease was
 // taken and before it began. Where its process did not run, its ctx may have ended late: it counts until
-// then. Loads of a DoMany have one ctx for all and don't count: that lives on when one lease of it is lost.
+// then. It counts no longer than its process has callers, since without them its lease is given back before
+// the loader hears of that. Loads of a DoMany have one ctx for all and don't count: that lives on when one lease of it is lost.
 func (r *Report) builds(h *history.History) {
 	joined := flights(h)
 	for _, key := range keysOf(h, history.Load) {
@@ -21,12 +22,15 @@ func (r *Report) builds(h *history.History) {
 			if o.Op != history.Load || o.Key != key || o.Many {
 				continue
 			}
-			from, known := joined[flight{o.Worker, key, o.For}]
-			if !known {
+			callers := joined[flight{o.Worker, key, o.For}]
+			if callers == nil {
 				r.bad("builds", key, "load %s belongs to no read", name(o))
 				continue
 			}
-			to := min(o.Return, o.Ended-int64(unseen))
+			from, to := callers.from, min(o.Return, o.Ended-int64(unseen))
+			if callers.to < o.Return {
+				to = min(to, callers.to-int64(unseen))
+			}
 			if at, killed := h.Kills[o.Worker]; killed {
 				// Nobody knows whether it ran, nor of its renewals.
 				to = min(to, at, from+int64(h.Terms.TTL*9/10))
@@ -63,29 +67,29 @@ type flight struct {
 	read        int
 }
 
-// flights are for each read since when there may have been a flight that it
-// joined: since the first of the calls before it that overlap each other.
-func flights(h *history.History) map[flight]int64 {
+// stretch is a time in which a process always had a caller.
+type stretch struct{ from, to int64 }
+
+// flights are for each read the stretch of the calls that overlap each other: there may have been a flight
+// that it joined since the first of them was called, and there is none any more when the last one has returned.
+func flights(h *history.History) map[flight]*stretch {
 	type place struct{ worker, key string }
-	type stretch struct{ from, to int64 }
-	open := map[place]stretch{}
-	since := map[flight]int64{}
+	open := map[place]*stretch{}
+	all := map[flight]*stretch{}
 	for _, o := range h.Ops { // by call
 		if o.Op != history.Read {
 			continue
 		}
 		for _, key := range o.Keys {
 			at := place{o.Worker, key}
-			s, any := open[at]
-			if !any || s.to < o.At {
-				s = stretch{from: o.At}
+			if s := open[at]; s == nil || s.to < o.At {
+				open[at] = &stretch{from: o.At}
 			}
-			s.to = max(s.to, o.Return)
-			open[at] = s
-			since[flight{o.Worker, key, o.ID}] = s.from
+			open[at].to = max(open[at].to, o.Return)
+			all[flight{o.Worker, key, o.ID}] = open[at]
 		}
 	}
-	return since
+	return all
 }
 
 // untouched is until when between from and to no invalidation, of those given by call, can have run.

@@ -1,4 +1,4 @@
-package singleflight
+package faults
 
 import (
 	"context"
@@ -13,8 +13,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
-
-func TestMain(m *testing.M) { redistest.MainOf(m, 8) }
 
 // replyLoser is a site at which one reply is lost.
 type replyLoser struct {

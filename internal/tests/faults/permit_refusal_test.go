@@ -1,4 +1,4 @@
-package semaphore
+package faults
 
 import (
 	"context"
@@ -35,7 +35,7 @@ func TestRefusedLeavesAreRepeated(t *testing.T) {
 		for _, times := range []int64{4, 8} {
 			t.Run(strings.Fields(text)[0], func(t *testing.T) {
 				t.Parallel()
-				s := newSite(t, srv.Client())
+				s := newPermitSite(t, srv.Client())
 				rdb := redistest.Shared(t, srv.Version).Client()
 				var left, said atomic.Int64
 				wire := &harness.Wire{}
@@ -99,7 +99,7 @@ func renewed(tb testing.TB, l *semaphore.Lease, since time.Time) {
 // told, a waiter is served, and every lease stays held.
 func TestReadOnlyServer(t *testing.T) {
 	ownServers(t, func(t *testing.T, srv *redistest.Server) {
-		s := newSite(t, srv.Client())
+		s := newPermitSite(t, srv.Client())
 		p := redistest.NewProxy(t, srv.Addr())
 		h := s.closing(p.Client(), semaphore.Config{Limit: 1, TTL: 6 * time.Second})
 		l := redistest.Must(h.Acquire(t.Context(), s.Key))(t)
@@ -110,7 +110,7 @@ func TestReadOnlyServer(t *testing.T) {
 		_, err := h.TryAcquire(t.Context(), "other")
 		redistest.WantErr(t, err, leasehold.ErrUnavailable, redistest.Says("READONLY"))
 		redistest.AtMost(t, time.Since(at), 3*time.Second, "try acquire took %v")
-		third := &site{s.On(t, "third")}
+		third := &permitSite{s.On(t, "third")}
 		newcomer := third.acquiring(context.Background(), h)
 		noBusyLoop(t, p, 100)
 		redistest.WantErr(t, s.RDB.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err())
@@ -126,7 +126,7 @@ func TestReadOnlyServer(t *testing.T) {
 // The server's memory is full and it evicts nothing: nothing more is granted, and nothing is lost.
 func TestServerOutOfMemory(t *testing.T) {
 	ownServers(t, func(t *testing.T, srv *redistest.Server) {
-		s := newSite(t, srv.Client())
+		s := newPermitSite(t, srv.Client())
 		p := redistest.NewProxy(t, srv.Addr())
 		h := s.closing(p.Client(), semaphore.Config{Limit: 2, TTL: lastingTTL})
 		var held []*semaphore.Lease
@@ -188,7 +188,7 @@ func TestRotatedCredentials(t *testing.T) {
 				}
 				redistest.WantErr(t, srv.Client().Do(t.Context(), "ACL", "SETUSER", "admin", "on", ">secret", "~*", "&*", "+@all").Err())
 				run("ACL", "SETUSER", "app", "on", ">old", "~*", "&*", "+@all")
-				s := newSite(t, admin)
+				s := newPermitSite(t, admin)
 				var password atomic.Value
 				user := "app"
 				if password.Store("old"); name == "NOAUTH" {
@@ -210,7 +210,7 @@ func TestRotatedCredentials(t *testing.T) {
 					run("CLIENT", "KILL", "USER", who)
 				}
 				began := time.Now()
-				other := &site{s.On(t, "other")}
+				other := &permitSite{s.On(t, "other")}
 				newcomer := other.acquiring(context.Background(), h)
 				_, err := h.TryAcquire(t.Context(), "third")
 				redistest.WantErr(t, err, leasehold.ErrUnavailable)
@@ -263,7 +263,7 @@ func namesCredentials(err error, name string) bool {
 
 // foreign puts a key of another type where the library keeps one of its own,
 // and returns what must be there afterwards.
-func (s *site) foreign(part string) (stays func()) {
+func (s *permitSite) foreign(part string) (stays func()) {
 	s.TB.Helper()
 	key, ctx := s.Part(part), context.Background()
 	if _, err := s.RDB.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
@@ -295,8 +295,8 @@ func TestHolderIsToldThatItsKeyIsGone(t *testing.T) {
 	redistest.EachReal(t, func(t *testing.T, target redistest.Target) {
 		t.Parallel()
 		rdb := target.Client(t)
-		hold := func(t *testing.T) (*site, *semaphore.Lease) {
-			s := newSite(t, rdb)
+		hold := func(t *testing.T) (*permitSite, *semaphore.Lease) {
+			s := newPermitSite(t, rdb)
 			l := redistest.Must(s.closing(rdb, semaphore.Config{Limit: 1, TTL: lastingTTL}).TryAcquire(t.Context(), s.Key))(t)
 			return s, l
 		}
@@ -337,7 +337,7 @@ func TestForeignKeyBesideALeaseHarmsNeither(t *testing.T) {
 		rdb := target.Client(t)
 		for _, part := range semaphoreParts[1:] {
 			t.Run(part, func(t *testing.T) {
-				s := newSite(t, rdb)
+				s := newPermitSite(t, rdb)
 				h := s.closing(rdb, semaphore.Config{Limit: 1, TTL: lastingTTL})
 				l := redistest.Must(h.TryAcquire(t.Context(), s.Key))(t)
 				stays := s.foreign(part)

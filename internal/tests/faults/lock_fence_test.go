@@ -1,4 +1,4 @@
-package mutex
+package faults
 
 import (
 	"context"
@@ -13,8 +13,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
 )
-
-func TestMain(m *testing.M) { redistest.MainOf(m, 8) }
 
 // Values that somebody's hand may set a fence to. Above the spent ones there is no greater
 // token that numbers of Lua can tell from its neighbours; the others are no token.
@@ -36,7 +34,7 @@ func wantSpent(tb testing.TB, err error, key, value string) {
 // key and the value, and leaves the value as it was.
 func TestFenceSetByHand(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
-		s := newSite(t, target.Client(t))
+		s := newLockSite(t, target.Client(t))
 		h := s.handle(target.Client(t), mutex.Config{})
 		fence := s.Part("fence")
 		set := func(value string) { redistest.WantErr(t, s.RDB.Set(t.Context(), fence, value, 0).Err()) }
@@ -85,7 +83,7 @@ func TestFenceSetByHand(t *testing.T) {
 // A fence ahead of the clock with a fraction: the tokens of a reply and of a message are whole numbers, and differ.
 func TestFenceWithAFraction(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
-		s := newSite(t, target.Client(t))
+		s := newLockSite(t, target.Client(t))
 		a, b := s.handle(target.Client(t), mutex.Config{}), s.handle(target.Client(t), mutex.Config{})
 		redistest.WantErr(t, s.RDB.Set(t.Context(), s.Part("fence"), "4000000000000000.5", 0).Err())
 		last := uint64(4_000_000_000_000_000)
@@ -111,7 +109,7 @@ func TestFenceIsSpentUnderALock(t *testing.T) {
 		for _, how := range []string{"unlock", "revoke", "expiry"} {
 			t.Run(how, func(t *testing.T) {
 				t.Parallel()
-				s := newSite(t, target.Client(t))
+				s := newLockSite(t, target.Client(t))
 				h := s.handle(target.Client(t), mutex.Config{TTL: 2 * time.Second})
 				l := redistest.Must(h.Lock(t.Context(), s.Key))(t)
 				fence, value := s.Part("fence"), "9007199254740992"

@@ -1,6 +1,6 @@
 //go:build unix
 
-package singleflight
+package faults
 
 import (
 	"bufio"

@@ -1,5 +1,4 @@
-// Package semaphore holds what the package semaphore does under each fault, on real servers.
-package semaphore
+package faults
 
 import (
 	"context"
@@ -14,14 +13,14 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-// site is one key of a family of permits.
-type site struct{ *harness.Site }
+// permitSite is one key of a family of permits.
+type permitSite struct{ *harness.Site }
 
-func newSite(tb testing.TB, rdb redis.UniversalClient) *site {
-	return &site{harness.NewSite(tb, harness.Permits, rdb)}
+func newPermitSite(tb testing.TB, rdb redis.UniversalClient) *permitSite {
+	return &permitSite{harness.NewSite(tb, harness.Permits, rdb)}
 }
 
-func (s *site) handle(rdb redis.UniversalClient, cfg semaphore.Config) *semaphore.Semaphore {
+func (s *permitSite) handle(rdb redis.UniversalClient, cfg semaphore.Config) *semaphore.Semaphore {
 	s.TB.Helper()
 	cfg.Name = s.Family
 	if cfg.KeepFor == 0 && cfg.Total == 0 {
@@ -30,11 +29,8 @@ func (s *site) handle(rdb redis.UniversalClient, cfg semaphore.Config) *semaphor
 	return redistest.Must(semaphore.New(rdb, cfg))(s.TB)
 }
 
-// closeBound is how long a Close may take.
-const closeBound = 30 * time.Second
-
 // closing is handle, closed at the end of the test.
-func (s *site) closing(rdb redis.UniversalClient, cfg semaphore.Config) *semaphore.Semaphore {
+func (s *permitSite) closing(rdb redis.UniversalClient, cfg semaphore.Config) *semaphore.Semaphore {
 	s.TB.Helper()
 	h := s.handle(rdb, cfg)
 	s.TB.Cleanup(func() { harness.CloseWithin(s.TB, closeBound, h) })
@@ -42,7 +38,7 @@ func (s *site) closing(rdb redis.UniversalClient, cfg semaphore.Config) *semapho
 }
 
 // empty waits until nothing is held and nobody waits, then takes all permits at once, and gives them back.
-func (s *site) empty(limit int, within time.Duration) {
+func (s *permitSite) empty(limit int, within time.Duration) {
 	s.TB.Helper()
 	harness.Until(s.TB, within, func() error {
 		// A waiter that is granted moves from the queue to the holders, so the queue is read first.
@@ -62,6 +58,6 @@ func (s *site) empty(limit int, within time.Duration) {
 }
 
 // acquiring waits for a permit in another goroutine.
-func (s *site) acquiring(ctx context.Context, h *semaphore.Semaphore) *harness.Call[*semaphore.Lease] {
+func (s *permitSite) acquiring(ctx context.Context, h *semaphore.Semaphore) *harness.Call[*semaphore.Lease] {
 	return harness.Start(s.TB, func() (*semaphore.Lease, error) { return h.Acquire(ctx, s.Key) })
 }

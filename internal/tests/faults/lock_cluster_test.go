@@ -1,4 +1,4 @@
-package mutex
+package faults
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func sentOverBus(t *testing.T, c *redistest.Cluster) (sum int) {
 }
 
 // keysOnEachPrimary is n keys for each of a Cluster's primaries.
-func keysOnEachPrimary(s *site, c *redistest.Cluster, n int) (all []string) {
+func keysOnEachPrimary(s *lockSite, c *redistest.Cluster, n int) (all []string) {
 	s.TB.Helper()
 	count := map[string]int{}
 	for i := 0; len(all) < 3*n; i++ {
@@ -86,7 +86,7 @@ func TestHandOversStayInTheShard(t *testing.T) {
 	for _, v := range redistest.NeedServers(t) {
 		t.Run(v.String(), func(t *testing.T) {
 			c := redistest.StartPatientCluster(t, v)
-			s := newSite(t, c.Client())
+			s := newLockSite(t, c.Client())
 			two := [2]*mutex.Mutex{}
 			for i := range two {
 				rdb := c.Client(func(o *redis.ClusterOptions) { o.Addrs = o.Addrs[i : i+1] })
@@ -119,7 +119,7 @@ func TestHandOversStayInTheShard(t *testing.T) {
 // where the slot is then, which asking every 1.5 s would not be in time for.
 func TestGrantAfterASlotMoved(t *testing.T) {
 	c := redistest.StartPatientCluster(t, redistest.Newest(t))
-	s := newSite(t, c.Client())
+	s := newLockSite(t, c.Client())
 	h, h2 := s.handle(c.Client(), mutex.Config{}), s.handle(c.Client(), mutex.Config{})
 	quick := 0
 	const moves = 5

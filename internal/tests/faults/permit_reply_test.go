@@ -1,4 +1,4 @@
-package semaphore
+package faults
 
 import (
 	"context"
@@ -15,14 +15,12 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-func TestMain(m *testing.M) { redistest.MainOf(m, 8) }
-
 // lifeTTL leaves time for a renewal to be sent again, several times, on a busy machine.
 const lifeTTL = 3 * time.Second
 
-// loser is a site at which one reply is lost.
+// loser is a permitSite at which one reply is lost.
 type loser struct {
-	*site
+	*permitSite
 	*harness.Loser
 }
 
@@ -53,7 +51,7 @@ func TestLostReplyAtEveryCommand(t *testing.T) {
 			var all []harness.Life
 			for _, l := range lives {
 				all = append(all, harness.Life{Name: l.name, Run: func(x *harness.Loser) {
-					l.run(loser{&site{x.Site}, x})
+					l.run(loser{&permitSite{x.Site}, x})
 					if n := x.Granted(); n > l.leases {
 						x.Site.TB.Errorf("enters were granted to %d attempts; there were %d leases", n, l.leases)
 					}
@@ -116,7 +114,7 @@ func giveUp(s loser) {
 	s.empty(2, lifeTTL)
 }
 
-func (s *site) holds(permits int) {
+func (s *permitSite) holds(permits int) {
 	s.TB.Helper()
 	redistest.Expect(s.TB, s.InUse(), permits, "%d permits are in use")
 }
@@ -130,7 +128,7 @@ const (
 // strays is a proxy on which the first enter of a warmed-up handle is held: the
 // bytes have left the client and not reached the server.
 type strays struct {
-	*site
+	*permitSite
 	p      *redistest.Proxy
 	h      *semaphore.Semaphore
 	enter  *redistest.Fault
@@ -142,7 +140,7 @@ type strays struct {
 func newStrays(t *testing.T, srv *redistest.Server, opts ...func(*redis.Options)) *strays {
 	p := redistest.NewProxy(t, srv.Addr())
 	x := &strays{
-		site: newSite(t, srv.Client()), p: p,
+		permitSite: newPermitSite(t, srv.Client()), p: p,
 		leaves: make(chan struct{}, 100), enters: make(chan []int64, 100), late: make(chan []int64, 100),
 	}
 	x.h = x.closing(p.Client(opts...), semaphore.Config{Limit: 2})

@@ -1,4 +1,4 @@
-package semaphore
+package faults
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 // on, and what cannot be given back at once is given back behind its back.
 func TestPoolExhaustedByOthers(t *testing.T) {
 	harness.EachServerAtOnce(t, redistest.Shared, func(t *testing.T, srv *redistest.Server) {
-		s := newSite(t, srv.Client())
+		s := newPermitSite(t, srv.Client())
 		p := redistest.NewProxy(t, srv.Addr())
 		rdb := p.Client(func(o *redis.Options) { o.PoolSize = 1 })
 		h := s.closing(rdb, semaphore.Config{Limit: 1, TTL: lastingTTL})
@@ -70,7 +70,7 @@ func TestPoolExhaustedByOthers(t *testing.T) {
 // waits for an answer on the others. The newest server alone: what is tested is the client.
 func TestLeasesOutliveDeadConnections(t *testing.T) {
 	srv := redistest.Shared(t, redistest.Newest(t))
-	s := newSite(t, srv.Client())
+	s := newPermitSite(t, srv.Client())
 	p := redistest.NewProxy(t, srv.Addr())
 	const ttl = 3 * time.Second
 	h := s.closing(p.Client(), semaphore.Config{Limit: 1, TTL: ttl})
@@ -105,7 +105,7 @@ func TestLeasesOutliveDeadConnections(t *testing.T) {
 // The connection breaks at each byte, and ctx ends at that moment: the calls that are made anew meet the leave.
 func TestCtxEndsWhereTheConnectionBreaks(t *testing.T) {
 	srv := redistest.Shared(t, redistest.Newest(t))
-	s := newSite(t, srv.Client())
+	s := newPermitSite(t, srv.Client())
 	const workers = 4
 	step := 1
 	if testing.Short() {
@@ -118,7 +118,7 @@ func TestCtxEndsWhereTheConnectionBreaks(t *testing.T) {
 			h := s.closing(p.Client(func(o *redis.Options) { o.PoolSize = 1 }), semaphore.Config{Limit: 1})
 			for dir, length := range map[redistest.Direction]int{redistest.ToServer: 400, redistest.ToClient: 60} {
 				for n := w * step; n < length; n += workers * step {
-					s := &site{s.On(t, fmt.Sprintf("%d.%d", dir, n))}
+					s := &permitSite{s.On(t, fmt.Sprintf("%d.%d", dir, n))}
 					if l, err := h.TryAcquire(t.Context(), "warm"+s.Key); err != nil || l.Release() != nil {
 						t.Errorf("warm: %v", err)
 						return
@@ -158,7 +158,7 @@ func TestCancellationStorm(t *testing.T) {
 	redistest.NoLeaks(t)
 	const waiters = 10_000
 	srv := redistest.StartServer(t, redistest.Newest(t))
-	s := newSite(t, srv.Client())
+	s := newPermitSite(t, srv.Client())
 	h := s.closing(srv.Client(), semaphore.Config{Limit: 1})
 	first := redistest.Must(h.Acquire(t.Context(), s.Key))(t)
 	ctx, cancel := context.WithCancel(t.Context())

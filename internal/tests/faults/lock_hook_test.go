@@ -1,4 +1,4 @@
-package mutex
+package faults
 
 import (
 	"context"
@@ -78,7 +78,7 @@ func TestHookThatEndsItsGoroutineCostsOneRoundTrip(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := redistest.Shared(t, oldest)
 			redistest.NoLeaks(t)
-			s := newSite(t, srv.Client())
+			s := newLockSite(t, srv.Client())
 			rdb := srv.Client()
 			var strikes atomic.Int64
 			h := &hook{around: func(_ []redis.Cmder, send func() error) error {
@@ -110,7 +110,7 @@ func TestHookThatEndsItsCallerLeavesNoLock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := redistest.Shared(t, redistest.Newest(t))
 			redistest.NoLeaks(t)
-			s := newSite(t, srv.Client())
+			s := newLockSite(t, srv.Client())
 			rdb := srv.Client()
 			h := &hook{}
 			h.around = func(_ []redis.Cmder, send func() error) error {
@@ -150,7 +150,7 @@ func TestHookThatEndsItsCallerLeavesNoLock(t *testing.T) {
 }
 
 // repeater is a handle on a proxy. Its client does not wait long, and has a hook that sends again what failed.
-func repeater(t *testing.T, version redistest.Version) (*site, *redistest.Proxy, *mutex.Mutex) {
+func repeater(t *testing.T, version redistest.Version) (*lockSite, *redistest.Proxy, *mutex.Mutex) {
 	server := redistest.StartServer(t, version)
 	p := redistest.NewProxy(t, server.Addr())
 	rdb := p.Client(func(o *redis.Options) { o.ReadTimeout = 500 * time.Millisecond })
@@ -162,7 +162,7 @@ func repeater(t *testing.T, version redistest.Version) (*site, *redistest.Proxy,
 	}}
 	h.on.Store(true)
 	h.add(rdb)
-	s := newSite(t, server.Client())
+	s := newLockSite(t, server.Client())
 	m := s.handle(rdb, mutex.Config{TTL: time.Minute})
 	redistest.WantErr(t, redistest.Must(m.Lock(t.Context(), "warm"))(t).Unlock())
 	return s, p, m

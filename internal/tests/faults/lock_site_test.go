@@ -1,5 +1,4 @@
-// Package mutex holds what the package mutex does under each fault, on real servers.
-package mutex
+package faults
 
 import (
 	"context"
@@ -13,27 +12,27 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-// site is one key of a family of locks.
-type site struct{ *harness.Site }
+// lockSite is one key of a family of locks.
+type lockSite struct{ *harness.Site }
 
-func newSite(tb testing.TB, rdb redis.UniversalClient) *site {
-	return &site{harness.NewSite(tb, harness.Locks, rdb)}
+func newLockSite(tb testing.TB, rdb redis.UniversalClient) *lockSite {
+	return &lockSite{harness.NewSite(tb, harness.Locks, rdb)}
 }
 
 // handle makes a handle that is closed at the end of the test.
-func (s *site) handle(rdb redis.UniversalClient, cfg mutex.Config) *mutex.Mutex {
+func (s *lockSite) handle(rdb redis.UniversalClient, cfg mutex.Config) *mutex.Mutex {
 	s.TB.Helper()
 	cfg.Name = s.Family
 	if cfg.KeepFor == 0 {
 		cfg.KeepFor = harness.KeepFor(cfg.TTL)
 	}
 	h := redistest.Must(mutex.New(rdb, cfg))(s.TB)
-	s.TB.Cleanup(func() { harness.CloseWithin(s.TB, 30*time.Second, h) })
+	s.TB.Cleanup(func() { harness.CloseWithin(s.TB, closeBound, h) })
 	return h
 }
 
 // free waits until the lock is free, takes it and gives it back.
-func (s *site) free(within time.Duration) {
+func (s *lockSite) free(within time.Duration) {
 	s.TB.Helper()
 	h := s.handle(s.RDB, mutex.Config{})
 	harness.Until(s.TB, within, func() error {
@@ -47,6 +46,6 @@ func (s *site) free(within time.Duration) {
 }
 
 // locking waits for the lock in another goroutine.
-func (s *site) locking(h *mutex.Mutex) *harness.Call[*mutex.Lock] {
+func (s *lockSite) locking(h *mutex.Mutex) *harness.Call[*mutex.Lock] {
 	return harness.Start(s.TB, func() (*mutex.Lock, error) { return h.Lock(context.Background(), s.Key) })
 }

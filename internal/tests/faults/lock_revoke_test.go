@@ -1,4 +1,4 @@
-package mutex
+package faults
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 // A holder of 0.2 s or more is told of a revoke within milliseconds.
 func TestHolderIsToldOfARevokeAtOnce(t *testing.T) {
 	srv := redistest.Shared(t, redistest.NeedServers(t)[0])
-	s := newSite(t, srv.Client())
+	s := newLockSite(t, srv.Client())
 	holder, operator := s.handle(srv.Client(), mutex.Config{}), s.handle(srv.Client(), mutex.Config{})
 	const locks = 200
 	var held []*mutex.Lock
@@ -54,7 +54,7 @@ func TestLocksAreRenewedTogetherAfterACut(t *testing.T) {
 		if target.Kind == redistest.KindMini {
 			t.Skip("it has no CLIENT KILL")
 		}
-		s := newSite(t, target.Client(t))
+		s := newLockSite(t, target.Client(t))
 		rdb := target.Client(t)
 		var renewed, trips atomic.Int64
 		h := &hook{around: func(cmds []redis.Cmder, send func() error) error {

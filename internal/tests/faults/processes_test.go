@@ -1,5 +1,4 @@
-// Package multi attacks package multi: with cuts and killed processes.
-package multi
+package faults
 
 import (
 	"bufio"
@@ -27,8 +26,6 @@ const (
 	callers = 50 // of each process
 	ttl     = 3 * time.Second
 )
-
-func TestMain(m *testing.M) { redistest.Main(m) }
 
 func raise(most *atomic.Int64, d time.Duration) {
 	for old := most.Load(); int64(d) > old && !most.CompareAndSwap(old, int64(d)); old = most.Load() {

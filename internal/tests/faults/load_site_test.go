@@ -1,5 +1,4 @@
-// Package singleflight holds what the package singleflight does under each fault, on real servers.
-package singleflight
+package faults
 
 import (
 	"context"
@@ -43,9 +42,6 @@ func openGroup(tb testing.TB, rdb redis.UniversalClient, family string, mod ...c
 	}
 	return redistest.Must(singleflight.New(rdb, cfg))(tb)
 }
-
-// closeBound is how long a Close may take.
-const closeBound = 30 * time.Second
 
 var keyParts = []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside"}
 

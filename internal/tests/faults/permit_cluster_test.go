@@ -1,4 +1,4 @@
-package semaphore
+package faults
 
 import (
 	"context"
@@ -34,7 +34,7 @@ func TestLeasesOfHealthyNodesOutliveASickOne(t *testing.T) {
 // leasesOutliveASickNode reports whether the run counts: whether the healthy nodes answered all the time.
 func leasesOutliveASickNode(t *testing.T) bool {
 	c := redistest.StartCluster(t, redistest.NeedServers(t)[0])
-	s := newSite(t, c.Client())
+	s := newPermitSite(t, c.Client())
 	h := s.handle(c.Client(), semaphore.Config{Limit: 1, TTL: 3 * time.Second})
 	defer harness.CloseWithin(t, closeBound, h)
 	const leases = 100
@@ -138,7 +138,7 @@ func TestClocksOfTwoNodesStandApart(t *testing.T) {
 	for _, apart := range []time.Duration{2 * time.Second, -8 * time.Second, 8 * time.Second} {
 		t.Run(apart.String(), func(t *testing.T) {
 			rdb, _ := skewed(t, apart)
-			s := newSite(t, rdb)
+			s := newPermitSite(t, rdb)
 			wire := &harness.Wire{}
 			rdb.AddHook(wire)
 			const ttl = 3 * time.Second
@@ -163,7 +163,7 @@ func TestClocksOfTwoNodesStandApart(t *testing.T) {
 			redistest.Check(t, sent <= want+2, "%d enters for %d acquisitions", sent, want)
 			for _, key := range keys {
 				l := redistest.Must(h.Acquire(t.Context(), key))(t)
-				at := &site{s.On(t, key)}
+				at := &permitSite{s.On(t, key)}
 				waiter := at.acquiring(context.Background(), h)
 				at.WaitQueued(1)
 				redistest.WantErr(t, l.Release())
