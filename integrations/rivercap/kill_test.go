@@ -59,16 +59,20 @@ func worker(args []string) int {
 // That uses up an attempt, as the documentation says.
 func TestKilledWorker(t *testing.T) {
 	t.Parallel()
+	const stuckAfter = time.Second
 	url, pool := newDatabase(t)
 	server := redistest.Shared(t, redistest.Newest(t))
 	family := redistest.Name(t)
 	caps := captest.New(t, server.Client(), semaphore.Config{Name: family, Limit: 1, TTL: time.Second})
 	client := newClient(t, pool, caps, rivercap.Config{}, 5, func(context.Context, *river.Job[job]) error { return nil },
-		func(cfg *river.Config) { cfg.JobTimeout, cfg.RescueStuckJobsAfter = time.Second, time.Second })
+		func(cfg *river.Config) { cfg.JobTimeout, cfg.RescueStuckJobsAfter = stuckAfter, stuckAfter })
 	row := insert(t, client, tenant, nil)
 	child := redistest.StartChild(t, "worker", url, server.Addr(), family)
 	child.Expect("working")
 	child.Kill()
+	// River looks for stuck jobs as it starts, and then every 30 s. The job is stuck a second after it began.
+	began := redistest.Must(client.JobGet(t.Context(), row.ID))(t).AttemptedAt
+	time.Sleep(time.Until(began.Add(stuckAfter + 100*time.Millisecond)))
 	start(t, client)
 	if row := await(t, client, row.ID, rivertype.JobStateCompleted); row.Attempt != 2 {
 		t.Errorf("it took %d attempts; the documentation says that a kill uses up one", row.Attempt)

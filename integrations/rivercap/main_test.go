@@ -102,7 +102,7 @@ func insert(t testing.TB, client *river.Client[pgxTx], tenant string, opts *rive
 // await waits until a job is in that state.
 func await(t testing.TB, client *river.Client[pgxTx], id int64, state rivertype.JobState) *rivertype.JobRow {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute) // River elects a leader anew 15 s after the death of one
 	for {
 		row := redistest.Must(client.JobGet(t.Context(), id))(t)
 		if row.State == state {
