@@ -189,7 +189,8 @@ func WantText(tb testing.TB, err error, want ...string) {
 }
 
 // Lateness measures by how much this process runs later than it asks to, from now until the test ends: for
-// bounds that have little room, or are of so many calls that a machine which stands still adds seconds to them. A quiet machine is not late at all.
+// bounds that have little room, or are of so many calls that a machine which stands still adds seconds to
+// them. A quiet machine is not late at all.
 func Lateness(tb testing.TB) (soFar func() time.Duration) {
 	const step, usual = 10 * time.Millisecond, 15 * time.Millisecond
 	var sum time.Duration

@@ -21,7 +21,7 @@ var localTurns = []mutation{
 		"if a.turns != nil && a.life.Ending != life.ByHolder {", "if false {"),
 	cut("an unlock that enters again tells why its lease is gone", "internal/lease/turns.go", lockTests, "TestUnlockOfARevokedTurn",
 		"\tonLeft(l.a.awaitLeave(op))\n",
-		"\tleft := l.a.awaitLeave(op)\n\tif left != nil {\n\t\tleft = m.fail(op, res.Label(), leasehold.ErrLost, errGone)\n\t}\n\tonLeft(left)\n"),
+		"\tleft := l.a.awaitLeave(op)\n\tif left != nil {\n\t\tleft = m.fail(op, res.Label(), errGone)\n\t}\n\tonLeft(left)\n"),
 	cut("a place that was granted tells of no queue", "internal/localturns/line.go", "./internal/localturns", "TestBusyAfter",
 		"s := p.queued.State(); s.Limit > 0 {", "s := p.queued.State(); true {"),
 	cut("a refusal is told although ctx has ended", "internal/localturns/localturns.go", "./internal/localturns", "TestRefusalIn",

@@ -79,8 +79,9 @@ var stories = map[string]string{
 	"a value before its load": `w1 read 0-10 saw=w1.2 =a; w1 load 20-29 for=a; => model`,
 	"a failover brings back what was invalidated, until the next time": oneLoad + `w2 invalidate 11-15; - forget 20-25 revives;
 		w2 read 30-31 saw=w1.2; => overlaps=1; w2 invalidate 40-41; w2 read 50-51 saw=w1.2; => model, stale read`,
-	"two loads that may both store":       twoLoads + `=> builds, overlaps=0`,
-	"one of them has no callers any more": `w1 read 0-100 class=timeout =a; w1 load 10-400 for=a; w2 read 90-200 =b; w2 load 150-190 for=b; => overlaps=0`,
+	"two loads that may both store":              twoLoads + `=> builds, overlaps=0`,
+	"one of them has no callers any more":        `w1 read 0-100 class=timeout =a; w1 load 10-400 for=a; w2 read 90-200 =b; w2 load 150-190 for=b; => overlaps=0`,
+	"one of them serves a stale value meanwhile": `w1 read 0-20 =a; w1 load 10-400 for=a; w2 read 90-200 =b; w2 load 150-190 for=b; => builds, overlaps=0`,
 	"one caller of two has left": `w1 read 0-100 class=timeout =a; w1 read 99-401; w1 load 10-400 for=a; w2 read 90-200 =b;
 		w2 load 150-190 for=b; => builds, overlaps=0`,
 	"one of them may have been invalidated":   twoLoads + `w3 invalidate 3-4 class=timeout; => overlaps=0`,

@@ -11,8 +11,9 @@ import (
 // builds checks that no two loads of a key are in flight that both may store: a load counts until it
 // returned, its ctx ended, or an Invalidate was called; not at all if that may have been after its lease was
 // taken and before it began. Where its process did not run, its ctx may have ended late: it counts until
-// then. It counts no longer than its process has callers, since without them its lease is given back before
-// the loader hears of that. Loads of a DoMany have one ctx for all and don't count: that lives on when one lease of it is lost.
+// then. If all callers of its process gave up, it counts no longer than until the last of them did: then its
+// lease is given back before the loader hears of that. A caller that was served a stale value has not given up.
+// Loads of a DoMany have one ctx for all and don't count: that lives on when one lease of it is lost.
 func (r *Report) builds(h *history.History) {
 	joined := flights(h)
 	for _, key := range keysOf(h, history.Load) {
@@ -28,7 +29,7 @@ func (r *Report) builds(h *history.History) {
 				continue
 			}
 			from, to := callers.from, min(o.Return, o.Ended-int64(unseen))
-			if callers.to < o.Return {
+			if !callers.served && callers.to < o.Return {
 				to = min(to, callers.to-int64(unseen))
 			}
 			if at, killed := h.Kills[o.Worker]; killed {
@@ -68,7 +69,10 @@ type flight struct {
 }
 
 // stretch is a time in which a process always had a caller.
-type stretch struct{ from, to int64 }
+type stretch struct {
+	from, to int64
+	served   bool // one of them got its value, perhaps a stale one while the load went on
+}
 
 // flights are for each read the stretch of the calls that overlap each other: there may have been a flight
 // that it joined since the first of them was called, and there is none any more when the last one has returned.
@@ -86,6 +90,7 @@ func flights(h *history.History) map[flight]*stretch {
 				open[at] = &stretch{from: o.At}
 			}
 			open[at].to = max(open[at].to, o.Return)
+			open[at].served = open[at].served || o.Succeeded()
 			all[flight{o.Worker, key, o.ID}] = open[at]
 		}
 	}
