@@ -86,16 +86,21 @@ func (p *Place) Silent() bool {
 // the new attempt is processed.
 func (l *Lease) GiveBackAndEnter(ctx context.Context, op string, of Attempt, into *Lease, onLeft func(error)) (*Place, error) {
 	m, res := l.a.m, l.a.res
+	us, clock := m.client.Now(res.FirstKey())
+	// The enter may have to wait, because the clock of this server is not known (any more),
+	// or the server is known to be away. So the leave goes first, by itself.
+	apart := clock != nil || m.client.Away(res.FirstKey())
+	if apart {
+		onLeft(l.Release(op)) // a hook may end the goroutine, so the enter is not counted yet
+	}
 	if _, err := m.begin(ctx, of.Op, of.Key); err != nil {
-		onLeft(l.Release(op))
+		if !apart {
+			onLeft(l.Release(op))
+		}
 		return nil, err
 	}
 	c := &caller{m: m, ctx: ctx, of: of, at: m.newAttempt(res, of), stops: true, again: true}
-	us, clock := m.client.Now(res.FirstKey())
-	if clock != nil || m.client.Away(res.FirstKey()) {
-		// The enter may have to wait, because the clock of this server is not known (any more),
-		// or the server is known to be away. So the leave goes first, by itself.
-		onLeft(l.Release(op))
+	if apart {
 		return c.untilQueued(into)
 	}
 	defer m.done() // of end

@@ -47,7 +47,7 @@ var outages = []mutation{
 	cut("breaker: a release asks", "internal/lease/release.go", permitTests, "TestReleaseWhileRedisIsAway",
 		"if err := m.client.Reachable(context.Background(), l.a.res.FirstKey()); err != nil {", "if err := error(nil); err != nil {"),
 	cut("breaker: a release that queues again asks", "internal/lease/turns.go", permitTests, "TestReleaseWhileRedisIsAway",
-		"if clock != nil || m.client.Away(res.FirstKey()) {", "if clock != nil {"),
+		"apart := clock != nil || m.client.Away(res.FirstKey())", "apart := clock != nil"),
 	cut("breaker: a release goes on in the background", "internal/lease/release.go", permitTests, "TestReleaseWhileRedisIsAway",
 		"\ta.step(&r, func(now life.Moment) life.Effect { return a.life.OnLeave(&r.Outcome, now) })\n",
 		"\ta.step(nil, func(life.Moment) life.Effect { a.life.State, a.life.Told, a.heard = life.Over, life.TellNoAnswer, &r; return 0 })\n"),

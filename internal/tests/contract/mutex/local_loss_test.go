@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -224,5 +228,53 @@ func TestGoroutineThatRepeatsALeaveIsEnded(t *testing.T) {
 		next := waiter.Got()
 		wire.Heal()
 		unlock(f, next)
+	})
+}
+
+// renamed is a Cluster client of one server, which has another name after a failover.
+type renamed struct {
+	*redis.Client
+	node atomic.Pointer[redis.Client] // has the name, and sends nothing
+}
+
+func (r *renamed) ReloadState(context.Context) {}
+func (r *renamed) Options() *redis.ClusterOptions {
+	return &redis.ClusterOptions{ReadTimeout: time.Second, WriteTimeout: time.Second}
+}
+
+func (r *renamed) MasterForKey(context.Context, string) (*redis.Client, error) {
+	return r.node.Load(), nil
+}
+
+// After a failover the clock of the new primary is not known, so the leave goes by itself before the process queues
+// again. A hook ends its goroutine. The release says so, and so does the waiter, for which no place was taken.
+func TestGoroutineThatGivesBackToQueueAgainIsEnded(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		wire := &harness.Wire{}
+		rdb := &renamed{Client: f.Connect(wire).(*redis.Client)}
+		rename := func(name string) {
+			nowhere := func(context.Context, string, string) (net.Conn, error) { return nil, io.ErrUnexpectedEOF }
+			node := redis.NewClient(&redis.Options{Addr: name, Dialer: nowhere})
+			f.Cleanup(func() { _ = node.Close() })
+			rdb.node.Store(node)
+		}
+		rename("127.0.0.1:1")
+		m := f.openOn(rdb, wire, localFor(10*time.Millisecond))
+		l := f.take(m, "k")
+		time.Sleep(15 * time.Millisecond) // LocalFor is over
+		waiter := line(f.Context(), m, f)
+		rename("127.0.0.1:2")
+		wire.Fail(func(name string) error {
+			switch name {
+			case "time":
+				return io.ErrUnexpectedEOF
+			case "leave":
+				runtime.Goexit()
+			}
+			return nil
+		})
+		ended := redistest.Says("leasehold: mutex: ", "a hook of the client ended the goroutine")
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrUnavailable, ended)
+		redistest.WantErr(f, waiter.Failed(), leasehold.ErrUnavailable, ended)
 	})
 }
