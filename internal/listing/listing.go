@@ -44,8 +44,6 @@ func New(rdb redis.UniversalClient, prefix string) *Lister {
 	return l
 }
 
-func (l *Lister) Prefix() string { return l.prefix }
-
 const (
 	scanCount = 1000 // keys that one SCAN looks at
 	tries     = 4    // of each call

@@ -144,8 +144,7 @@ type Request struct {
 	unwatched atomic.Bool
 }
 
-func (q *Request) ID() string      { return protocol.ListedID(q.ownerID) }
-func (q *Request) OwnerID() string { return q.ownerID }
+func (q *Request) ID() string { return protocol.ListedID(q.ownerID) }
 
 // Enter prepares the call that takes the lease, or a place among the waiters.
 func (q *Request) Enter(o protocol.EnterOptions) *call.Call {

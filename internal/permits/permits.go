@@ -172,9 +172,6 @@ type Request struct {
 // ID returns the attempt's name in listings.
 func (q *Request) ID() string { return protocol.ListedID(q.ownerID) }
 
-// OwnerID returns the member of the request in the sorted sets.
-func (q *Request) OwnerID() string { return q.ownerID }
-
 // The usual values of the script's argument "wait", made once: do not wait, do not wait but for
 // permits that were kept, and wait behind everybody with no bound.
 var dontWait, awaitKept, waitAsLast any = "", "?0", "0 0"
