@@ -357,3 +357,22 @@ func TestReleaseBoundsItself(t *testing.T) {
 }
 
 type ctxKey struct{}
+
+// One call grants to 64 waiters. What a new limit has room for beyond that is granted at once too, and not at the
+// waiters' next signs of life.
+func TestRaisedLimitReachesAllWaiters(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		s, _ := f.open()
+		f.take(s, "k", 1)
+		var waiters []*waiting
+		for range 150 {
+			waiters = append(waiters, f.wait(f.Context(), s, "k", 1))
+		}
+		began := time.Now()
+		redistest.WantErr(f, s.SetLimit(f.Context(), "k", 1+len(waiters)))
+		for _, w := range waiters {
+			w.Got()
+		}
+		redistest.AtMost(f, time.Since(began), time.Millisecond, "the last of them got its permit after %v")
+	})
+}

@@ -192,3 +192,34 @@ func TestRevokeOfALoadWhoseReplyIsLost(t *testing.T) {
 		first.wantValue("new")
 	})
 }
+
+// One call tells 250 processes of a result. The others are told at once too, and not when they ask.
+func TestResultReachesAllProcesses(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		g := mustOpen(f)
+		loading, publish := make(chan struct{}), make(chan struct{})
+		first := harness.Start(f.T, func() (string, error) {
+			return g.Do(f.Context(), "k", func(context.Context) (string, error) {
+				close(loading)
+				<-publish
+				return "v", nil
+			})
+		})
+		<-loading
+		rdb := f.Connect(&harness.Wire{})
+		var others []*harness.Call[string]
+		for range 260 {
+			other := openOn[string](f, rdb)
+			others = append(others, harness.Start(f.T, func() (string, error) {
+				return other.Do(f.Context(), "k", func(context.Context) (string, error) { return "another", nil })
+			}))
+		}
+		synctest.Wait()
+		began := time.Now()
+		close(publish)
+		for _, call := range append(others, first) {
+			redistest.Expect(f, call.Got(), "v", "a caller has %q")
+		}
+		redistest.AtMost(f, time.Since(began), time.Millisecond, "the last process had the result after %v")
+	})
+}
