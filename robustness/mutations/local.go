@@ -52,6 +52,8 @@ var localTurns = []mutation{
 		"\t\ta.tellStale()\n\t\treturn a.fail(op)\n", "\t\treturn a.fail(op)\n"),
 	cut("waiters are told in the package's errors that a goroutine was ended", "internal/localturns/places.go", lockTests, "TestGoroutineThatGivesBackToQueueAgain",
 		"				err = ln.h.m.Reject(p.op, ln.key, leasehold.ErrUnavailable, err)", "				_ = p"),
+	cut("a refused place is asked for again", "internal/localturns/places.go", permitTests, "TestRefusedPlaceIsAskedForAgain",
+		"			if !ln.h.m.Closed() {\n				ln.takePlaces()", "			if false {\n				ln.takePlaces()"),
 	cut("an enter that never comes is not counted", "internal/lease/turns.go", lockTests, "TestGoroutineThatGivesBackToQueueAgain",
 		"		onLeft(l.Release(op)) // a hook", "		m.count()\n		onLeft(l.Release(op))\n		m.done() // a hook"),
 	cut("a place belongs to the process", "internal/localturns/places.go", lockTests, turnTests,

@@ -164,3 +164,37 @@ func TestBusyWhileAPlaceIsTakenAnew(t *testing.T) {
 		release(f, waiter.Got())
 	})
 }
+
+// outOfMemory is the error with which Redis refuses a call.
+type outOfMemory struct{}
+
+func (outOfMemory) Error() string { return "OOM command not allowed when used memory > 'maxmemory'." }
+func (outOfMemory) RedisError()   {}
+
+// Redis refuses the place of a waiter while another turn of its process runs. The waiter is not told: the place is asked
+// for again every 200 ms, and the lease that the process has may serve it meanwhile.
+func TestRefusedPlaceIsAskedForAgain(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		s, wire := f.open(limit(2), localFor(time.Second))
+		first := f.take(s, "k", 1)
+		var tries atomic.Int64
+		wire.Fail(func(name string) error {
+			if name != "enter" {
+				return nil
+			}
+			tries.Add(1)
+			return outOfMemory{}
+		})
+		second := f.start(s, "k", 1)
+		synctest.Wait()
+		third := f.start(s, "k", 1)
+		time.Sleep(990 * time.Millisecond)
+		redistest.Expect(f, tries.Load(), 5, "the place was asked for %d times")
+		release(f, first)
+		second.Got()
+		began := time.Now()
+		wire.Heal()
+		third.Got()
+		redistest.AtMost(f, time.Since(began), 200*time.Millisecond, "the place was asked for again after %v")
+	})
+}
