@@ -228,6 +228,8 @@ var client = []mutation{
 		"{ return c.server(c.Node(key)) }", "{ return c.server(unknownNode) }"),
 	cut("the wrapped client is found", "internal/call/client.go", callTests, "Wrapped",
 		"layer, more = inner(layer)", "more = false"),
+	cut("a grant that came too late is asked for anew", "internal/lease/acquire.go", permitTests, "TestGrantThatComesTooLate",
+		"	c.at = c.m.newAttempt(c.at.res, c.of)\n", ""),
 	cut("MaxWait ends the wait", "internal/lease/acquire.go", permitTests, "MaxWait",
 		"c.maxWait = limit.C", "_ = limit.C"),
 	cut("one question for the time", "internal/call/wait.go", callTests, "",

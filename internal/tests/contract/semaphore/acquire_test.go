@@ -376,3 +376,20 @@ func TestRaisedLimitReachesAllWaiters(t *testing.T) {
 		redistest.AtMost(f, time.Since(began), time.Millisecond, "the last of them got its permit after %v")
 	})
 }
+
+// A grant comes after its term is over. The waiter does not get it: it is given back, and the waiter asks anew.
+func TestGrantThatComesTooLateIsAskedForAnew(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		s, wire := f.open(ttl(time.Second))
+		release(f, f.take(s, "k", 1)) // the server has told its time
+		tell := wire.StallReplies("enter")
+		waiter := f.start(s, "k", 1)
+		time.Sleep(1100 * time.Millisecond)
+		tell()
+		l := waiter.Got()
+		redistest.Check(f, l.Context().Err() == nil && time.Until(l.Deadline()) > 0, "a lease until %v", l.Deadline())
+		f.WantHeld("k", 1)
+		release(f, l)
+		f.WantHeld("k", 0)
+	})
+}
