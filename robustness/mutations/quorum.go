@@ -16,6 +16,8 @@ var votes = []mutation{
 		"\tclose(f.closed)\n", ""),
 	cut("quorum: a repeated leave waits once", "internal/quorum/leave.go", "./internal/quorum", "TestRepeatedLeave",
 		"				s.inLine = true\n", ""),
+	cutOnServers("quorum: a round ends though servers hang", "internal/quorum/count.go", quorumTests, "TestNoMajority",
+		"\t\tv.expire(r)\n", ""),
 	cut("quorum: a look at the memory is bounded", "internal/quorum/memory.go", "./internal/quorum", "TestLookAtTheMemory",
 		"answers, _ := ask(ctx, f, late, func(", "_ = ctx\n\tanswers, _ := ask(context.Background(), f, late, func("),
 	cut("quorum: Close waits for what calls began", "internal/quorum/family.go", quorumTests, "TestCloseWaitsFor",

@@ -157,14 +157,16 @@ func TestALeaveIsRepeated(t *testing.T) {
 
 var sizes = map[string]int{"three": 3, "five": 5}
 
+// ways are the manners in which a server is away.
+var ways = map[string]func(f *fleet, i int){
+	"killed": func(f *fleet, i int) { f.reals[i].Kill() },
+	"hung":   func(f *fleet, i int) { f.reals[i].Pause(); f.Cleanup(f.reals[i].Resume) },
+	"cut":    func(f *fleet, i int) { f.proxies[i].Cut(true, true); f.Cleanup(f.proxies[i].Heal) },
+	"deaf":   func(f *fleet, i int) { f.proxies[i].Cut(false, true); f.Cleanup(f.proxies[i].Heal) },
+}
+
 // While a minority is away, in whatever manner, locks are granted, renewed, handed over and given back as before.
 func TestAMinorityIsAway(t *testing.T) {
-	ways := map[string]func(f *fleet, i int){
-		"killed": func(f *fleet, i int) { f.reals[i].Kill() },
-		"hung":   func(f *fleet, i int) { f.reals[i].Pause(); f.Cleanup(f.reals[i].Resume) },
-		"cut":    func(f *fleet, i int) { f.proxies[i].Cut(true, true); f.Cleanup(f.proxies[i].Heal) },
-		"deaf":   func(f *fleet, i int) { f.proxies[i].Cut(false, true); f.Cleanup(f.proxies[i].Heal) },
-	}
 	t.Parallel()
 	for size, n := range sizes {
 		for way, away := range ways {
@@ -198,20 +200,27 @@ func TestAMinorityIsAway(t *testing.T) {
 	}
 }
 
-// Without a majority nothing is granted, and the caller hears why.
+// Without a majority nothing is granted, and the caller hears why: at once, or when servers that hang have had their time.
 func TestNoMajority(t *testing.T) {
-	newest(t, 3, func(f *fleet) {
-		a := f.open(ttl(2 * time.Second))
-		f.begin(a)
-		l := f.lock(a, "held")
-		f.reals[0].Kill()
-		f.reals[2].Kill()
-		redistest.WantErr(f, redistest.ErrorOf(a.Lock(f.Context(), "k")), leasehold.ErrUnavailable)
-		redistest.WantErr(f, redistest.ErrorOf(a.TryLock(f.Context(), "k")), leasehold.ErrUnavailable)
-		redistest.Get(f, "the end of a lock without a majority", l.Context().Done())
-		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
-		redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
-	})
+	for _, way := range []string{"killed", "hung"} {
+		t.Run(way, func(t *testing.T) {
+			newest(t, 3, func(f *fleet) {
+				a := f.open(ttl(2 * time.Second))
+				f.begin(a)
+				l := f.lock(a, "held")
+				for _, i := range []int{0, 2} {
+					ways[way](f, i)
+				}
+				began := time.Now()
+				redistest.WantErr(f, redistest.ErrorOf(a.TryLock(f.Context(), "k")), leasehold.ErrUnavailable)
+				redistest.AtMost(f, time.Since(began), 4*time.Second, "the call took %v")
+				redistest.WantErr(f, redistest.ErrorOf(a.Lock(f.Context(), "k")), leasehold.ErrUnavailable)
+				redistest.Get(f, "the end of a lock without a majority", l.Context().Done())
+				redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
+				redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)
+			})
+		})
+	}
 }
 
 // A server that hangs delays Close by the time of a call, and not until the votes there end.
