@@ -212,6 +212,27 @@ func TestLeadEnds(t *testing.T) {
 	})
 }
 
+// A leader whose fn panics, or ends its goroutine, gives the lock back before that goes on.
+func TestLeadWhoseFnDoesNotReturn(t *testing.T) {
+	some(t, func(f *fixture) {
+		m, _ := f.open()
+		for _, ends := range []func(){runtime.Goexit, func() { panic("a bug") }} {
+			told := make(chan any)
+			go func() {
+				defer func() {
+					raised := recover()
+					f.WantHeld("leader", 0)
+					told <- raised
+				}()
+				_ = m.Lead(f.Context(), "leader", func(context.Context, uint64) error { ends(); return nil })
+				f.Error("Lead returned")
+			}()
+			raised := redistest.Get(f, "the end of Lead", told)
+			redistest.Check(f, raised == nil || raised == "a bug", "it raised %v", raised)
+		}
+	})
+}
+
 // A leader whose fn returns at once does not spin.
 func TestLeadStartsAtMostOnceASecond(t *testing.T) {
 	bubble(t, func(f *fixture) {

@@ -56,7 +56,13 @@ func TestNewNamesEveryBadField(t *testing.T) {
 			semaphore.Config{Name: "n", Limit: 1, TTL: 100 * time.Millisecond, LocalFor: 51 * time.Millisecond},
 			[]string{"LocalFor is 51ms; want 1ms to 50ms"},
 		},
+		{semaphore.Config{Name: "n", Limit: 1, MaxWaitersTotal: 1}, []string{"MaxWaitersTotal is 1, and Total is 0; want a Total, or 0"}},
+		{
+			semaphore.Config{Name: "n", Limit: 1, Total: 2, MaxWaiters: 3, MaxWaitersTotal: 2},
+			[]string{"MaxWaitersTotal is 2; want at least MaxWaiters, 3"},
+		},
 		// These are bounds.
+		{semaphore.Config{Name: "n", Limit: 1, Total: 2, MaxWaiters: 3, MaxWaitersTotal: 3}, nil},
 		{semaphore.Config{Name: "n", Limit: 1, LocalFor: time.Millisecond}, nil},
 		{semaphore.Config{Name: "n", Limit: 1, LocalFor: time.Second}, nil},
 		{semaphore.Config{Name: "n", Limit: 1, TTL: 100 * time.Millisecond, LocalFor: 50 * time.Millisecond}, nil},
