@@ -31,13 +31,6 @@ func client(t *testing.T) *redis.Client {
 	return rdb
 }
 
-func mutexOf(t *testing.T, rdb *redis.Client) *mutex.Mutex {
-	t.Helper()
-	locks := redistest.Must(newMutex(rdb))(t)
-	t.Cleanup(func() { _ = locks.Close(context.Background()) })
-	return locks
-}
-
 // mostAtOnce lets processes of two releases work side by side on one order. It
 // returns how many of them worked at once.
 func mostAtOnce(t *testing.T, a, b release) int64 {
@@ -72,8 +65,12 @@ func mostAtOnce(t *testing.T, a, b release) int64 {
 // checkRollout rolls out the second release among processes of the first, and
 // the third among those of the second. Without the second one there would be a
 // gap, which shows that the test can see one.
-func checkRollout(t *testing.T, first, second, third release) {
+func checkRollout(t *testing.T, rdb *redis.Client, first release) {
 	t.Helper()
+	locks := redistest.Must(mutex.New(rdb, mutex.Config{Name: "orders"}))(t)
+	defer func() { _ = locks.Close(context.Background()) }()
+	third := leaseholdOnly(locks)
+	second := underBoth(first, third)
 	redistest.Expect(t, mostAtOnce(t, first, second), 1, "first and second release: %d at once")
 	redistest.Expect(t, mostAtOnce(t, second, third), 1, "second and third release: %d at once")
 	if n := mostAtOnce(t, first, third); n == 1 {
@@ -83,14 +80,12 @@ func checkRollout(t *testing.T, first, second, third release) {
 
 func TestRolloutFromRedsyncHasNoGap(t *testing.T) {
 	rdb := client(t)
-	rs, locks := redsync.New(goredis.NewPool(rdb)), mutexOf(t, rdb)
-	checkRollout(t, redsyncOnly(rs), redsyncAndLeasehold(rs, locks), leaseholdOnly(locks))
+	checkRollout(t, rdb, redsyncOnly(redsync.New(goredis.NewPool(rdb))))
 }
 
 func TestRolloutFromRedislockHasNoGap(t *testing.T) {
 	rdb := client(t)
-	old, locks := redislock.New(rdb), mutexOf(t, rdb)
-	checkRollout(t, redislockOnly(old), redislockAndLeasehold(old, locks), leaseholdOnly(locks))
+	checkRollout(t, rdb, redislockOnly(redislock.New(rdb)))
 }
 
 func TestRolloutFromRueidislockHasNoGap(t *testing.T) {
@@ -102,6 +97,5 @@ func TestRolloutFromRueidislockHasNoGap(t *testing.T) {
 		ClientOption: redistest.Must(rueidis.ParseURL(url))(t), KeyMajority: 1, NoLoopTracking: true, TryNextAfter: time.Second,
 	}))(t)
 	t.Cleanup(locker.Close)
-	locks := mutexOf(t, client(t))
-	checkRollout(t, rueidislockOnly(locker), rueidislockAndLeasehold(locker, locks), leaseholdOnly(locks))
+	checkRollout(t, client(t), rueidislockOnly(locker))
 }
