@@ -2,7 +2,6 @@ package listing
 
 import (
 	"context"
-	"iter"
 	"math"
 	"slices"
 	"time"
@@ -49,9 +48,9 @@ const (
 // Usual tells for how long the leases of a family are usually held: nine in ten of its keys that
 // are held now, by a holder that does not seem to hang nor keeps leases for several callers, have
 // been held for no longer. 0: too few are held.
-func Usual(uses iter.Seq[Use]) func(Resource) time.Duration {
+func Usual(uses []Use) func(Resource) time.Duration {
 	held := map[Resource][]time.Duration{}
-	for u := range uses {
+	for _, u := range uses {
 		if u.HeldFor > 0 && !u.Overlong && !u.Keeps && u.Key != "" {
 			held[u.family()] = append(held[u.family()], u.HeldFor)
 		}
@@ -82,7 +81,7 @@ func (l *Lister) UsualOf(ctx context.Context, r Resource) time.Duration {
 	if err != nil {
 		return 0
 	}
-	return Usual(slices.Values(uses))(r)
+	return Usual(uses)(r)
 }
 
 func (r Resource) family() Resource {

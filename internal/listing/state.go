@@ -65,8 +65,6 @@ type State struct {
 	Value     *Value        // of a cached value; nil: there is none
 	FailedFor time.Duration // how long a failure is still remembered; 0: there is none
 	Near      int           // of a cached value: handles that may serve a copy from memory
-	Guarded   bool          // of a guard: there is a value
-	KeptFor   time.Duration // how long that value is kept; 0: without end
 }
 
 type Bounds struct {
@@ -223,57 +221,46 @@ func (l *Lister) living(ctx context.Context, s *State, queued []redis.Z) ([]redi
 }
 
 func (l *Lister) caps(ctx context.Context, s *State) error {
-	if s.fenced() {
+	switch {
+	case s.fenced():
 		s.Limit = 1
 		return nil
+	case s.HasTotal:
+		return l.retry(ctx, func() error { return l.limits(ctx, s) })
 	}
-	return l.retry(ctx, func() error {
-		if s.HasTotal {
-			all, err := l.limits(ctx, s)
-			s.Limits = map[string]int{}
-			for key, text := range all {
-				n, _ := strconv.Atoi(text)
-				if name, ok := keys.Unescape(key); ok && n > 0 {
-					s.Limits[name] = n
-				}
-			}
-			s.Total = s.Limits[""]
-			s.Limit = s.Limits[s.Key]
-			s.Stored = s.Limit > 0
-			return err
-		}
-		text, err := l.primary(ctx, s.base).Get(ctx, s.Part("limit")).Result()
-		if err == redis.Nil {
-			return nil
-		}
-		if err == nil && text == "" {
-			err = errNoReply
-		}
-		s.Limit, _ = strconv.Atoi(text)
-		s.Stored = s.Limit > 0
-		return err
-	})
+	text, err := l.text(ctx, s, "limit")
+	s.Limit, _ = strconv.Atoi(text)
+	s.Stored = s.Limit > 0
+	return err
 }
 
 // limits reads the stored limits of a family with a total. For one tenant, it reads only the
 // limits that concern it.
-func (l *Lister) limits(ctx context.Context, s *State) (map[string]string, error) {
+func (l *Lister) limits(ctx context.Context, s *State) (err error) {
+	all := map[string]string{}
 	if s.Key == "" {
-		all, err := l.primary(ctx, s.base).HGetAll(ctx, s.Part("limits")).Result()
+		all, err = l.primary(ctx, s.base).HGetAll(ctx, s.Part("limits")).Result()
 		if err == nil && all == nil {
 			err = errNoReply
 		}
-		return all, err
-	}
-	names := []string{"", keys.Escape(s.Key)}
-	values, err := replied(l.primary(ctx, s.base).HMGet(ctx, s.Part("limits"), names...).Result())
-	all := map[string]string{}
-	for i, v := range values {
-		if text, ok := v.(string); ok {
-			all[names[i]] = text
+	} else {
+		names := []string{"", keys.Escape(s.Key)}
+		var values []any
+		values, err = replied(l.primary(ctx, s.base).HMGet(ctx, s.Part("limits"), names...).Result())
+		for i, v := range values {
+			all[names[i]], _ = v.(string)
 		}
 	}
-	return all, err
+	s.Limits = map[string]int{}
+	for key, text := range all {
+		n, _ := strconv.Atoi(text)
+		if name, ok := keys.Unescape(key); ok && n > 0 {
+			s.Limits[name] = n
+		}
+	}
+	s.Total, s.Limit = s.Limits[""], s.Limits[s.Key]
+	s.Stored = s.Limit > 0
+	return err
 }
 
 // holders turns the entries of holders into leases. All entries of one request are one lease.

@@ -32,7 +32,6 @@ type Use struct {
 	Value       *Value        // of a cached value
 	FailedFor   time.Duration // of a cached value
 	Guarded     bool          // of a guard: there is a value
-	Total       int           // of a family with a total; InUse then counts all its tenants
 	Err         error         // why this resource could not be read
 }
 
@@ -49,12 +48,12 @@ const oldest = 200
 const heads = 10
 
 type poll struct {
-	used, alive         *redis.IntCmd
-	holder, queue       *redis.ZSliceCmd
-	limit, fence, head  *redis.StringCmd
-	size                *redis.IntCmd
-	kept, failed, value *redis.DurationCmd
-	signs               *redis.FloatSliceCmd
+	used, alive   *redis.IntCmd
+	holder, queue *redis.ZSliceCmd
+	limit, fence  *redis.StringCmd
+	guarded       *redis.DurationCmd
+	cached        *stored
+	signs         *redis.FloatSliceCmd
 }
 
 // Uses reads how busy each of the given resources is. For a family with a total it returns a
@@ -120,7 +119,7 @@ func (l *Lister) polled(ctx context.Context, all []Resource) ([]Use, error) {
 
 func ask(ctx context.Context, p redis.Pipeliner, r Resource, now time.Time) (q poll) {
 	if r.Kind == keys.Guard {
-		q.fence, q.value = p.Get(ctx, r.Part("seen")), p.PTTL(ctx, r.Part("value"))
+		q.fence, q.guarded = p.Get(ctx, r.Part("seen")), p.PTTL(ctx, r.Part("value"))
 		return q
 	}
 	after := "(" + strconv.FormatInt(now.UnixMilli(), 10)
@@ -134,8 +133,7 @@ func ask(ctx context.Context, p redis.Pipeliner, r Resource, now time.Time) (q p
 		q.limit = p.Get(ctx, r.Part("limit"))
 	}
 	if r.Kind == keys.Flight && !r.Whole {
-		q.head, q.size = p.GetRange(ctx, r.Part("value"), 0, headBytes-1), p.StrLen(ctx, r.Part("value"))
-		q.kept, q.failed = p.PTTL(ctx, r.Part("value")), p.PTTL(ctx, r.Part("failure"))
+		q.cached = askStored(ctx, p, r)
 	}
 	return q
 }
@@ -151,9 +149,9 @@ func (q poll) use(r Resource, now time.Time) Use {
 		fail(q.fence.Err())
 		u.Token, _ = strconv.ParseUint(q.fence.Val(), 10, 64)
 	}
-	if q.value != nil {
-		fail(q.value.Err())
-		u.Guarded = q.value.Err() == nil && q.value.Val() != -2
+	if q.guarded != nil {
+		fail(q.guarded.Err())
+		u.Guarded = q.guarded.Err() == nil && q.guarded.Val() != -2 // no such key
 	}
 	if q.used == nil {
 		if q.fence.Err() == nil && q.fence.Val() == "" {
@@ -175,12 +173,9 @@ func (q poll) use(r Resource, now time.Time) Use {
 	}
 	u.waits(q, now, fail)
 	u.caps(q, fail)
-	if q.kept != nil {
-		fail(q.head.Err())
-		if q.kept.Val() > 0 && q.size.Val() > 0 {
-			u.Value = value(now, q.head.Val(), int(q.size.Val()), q.kept.Val())
-		}
-		u.FailedFor = max(0, q.failed.Val())
+	if q.cached != nil {
+		fail(q.cached.head.Err())
+		u.Value, u.FailedFor = q.cached.value(now), q.cached.failedFor()
 	}
 	return u
 }
@@ -254,7 +249,7 @@ func (s *State) tenants(asked []string, err error) []Use {
 	if err == ErrTooMany {
 		err = nil
 	}
-	family := Use{Resource: s.Resource, InUse: s.InUse, Limit: s.Total, Total: s.Total, Stored: s.Limits[""] > 0, Waiting: len(s.Waiters), Err: err}
+	family := Use{Resource: s.Resource, InUse: s.InUse, Limit: s.Total, Stored: s.Limits[""] > 0, Waiting: len(s.Waiters), Err: err}
 	at := map[string]*Use{}
 	tenant := func(key string) *Use {
 		u := at[key]

@@ -75,7 +75,7 @@ error. A name that is no UTF-8 is also given as family_base64 or key_base64.`,
 				if err != nil {
 					return err
 				}
-				usual := listing.Usual(slices.Values(uses))
+				usual := listing.Usual(uses)
 				uses = slices.DeleteFunc(uses, func(u listing.Use) bool {
 					return u.Idle() && !all || kind != "" && text.Kind(u.Kind) != kind || family != "" && u.Family != family || longer > 0 && u.HeldFor <= longer ||
 						!text.Matches(u.Resource, strings.Join(args, ""))

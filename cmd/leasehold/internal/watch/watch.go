@@ -3,7 +3,6 @@ package watch
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/listing"
@@ -22,7 +21,7 @@ type Keys struct {
 
 // Usual says for how long a family's leases are held.
 func (k *Keys) Usual() func(listing.Resource) time.Duration {
-	return listing.Usual(slices.Values(k.Known))
+	return listing.Usual(k.Known)
 }
 
 // Read looks for all keys, or at those that are shown. It changes nothing before take is called.
