@@ -147,33 +147,6 @@ func TestStoredTotalOfAFamilyWithoutOne(t *testing.T) {
 	})
 }
 
-// The keys of a family with a total and those of the same name without one are shown
-// beside each other, and revoked by their ids.
-func TestBothKindsOfKeysOfOneName(t *testing.T) {
-	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
-		p := newPlace(t, target)
-		for i, l := range []*semaphore.Lease{p.take(9), p.take(0)} {
-			out := ok(t, p.url, l.ID(), append([]string{"show"}, p.flags...)...)
-			both := strings.Contains(out, "(with a total)") && strings.Contains(out, "(without a total)")
-			if both != (i == 0) { // the first one is revoked then
-				t.Errorf("show says\n%s", out)
-			}
-			out = ok(t, p.url, "", append([]string{"show", "--json"}, p.flags...)...)
-			if n := strings.Count(out, "\n"); both != (n == 2) {
-				t.Errorf("show --json has %d lines:\n%s", n, out)
-			}
-			for line := range strings.Lines(out) {
-				var s text.State
-				if err := json.Unmarshal([]byte(line), &s); err != nil || len(s.Holders) != 1 || s.HasTotal != (s.Total == 9) {
-					t.Errorf("a line is %s: %v", line, err)
-				}
-			}
-			p.revoke(l.ID())
-			wantRevoked(t, l.Context())
-		}
-	})
-}
-
 // A family with a total on which nothing happens is known by what is stored of it.
 func TestIdleFamilyWithATotal(t *testing.T) {
 	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
@@ -208,28 +181,35 @@ func TestNoLeaseIsSaidOnlyWhereAllWasRead(t *testing.T) {
 	})
 }
 
-// A lease and a waiter's place that show lists are revoked by their ids; again is no error.
+// Leases and waiters' places that show lists are revoked by their ids; again is no error. The keys of a family with a
+// total and those of the same name without one are shown beside each other.
 func TestRevokeTakesWhatShowLists(t *testing.T) {
 	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
-		for name, total := range map[string]int{"permits": 0, "total": 50} {
-			t.Run(name, func(t *testing.T) {
-				p := newPlace(t, target)
-				s := p.open(semaphore.Config{Limit: 2, Total: total})
-				l := redistest.Must(s.AcquireN(t.Context(), "acme", 2))(t)
-				failed := make(chan error, 1)
-				go func() { failed <- redistest.ErrorOf(s.Acquire(t.Context(), "acme")) }()
-				redistest.Eventually(t, "a waiter", func() bool { return len(p.listed().Waiters) == 1 })
-				waiter := p.listed().Waiters[0].ID
-				p.revoke(waiter)
-				p.revoke(waiter)
-				redistest.WantErr(t, redistest.Get(t, "the waiter's error", failed), leasehold.ErrRevoked)
-				redistest.Expect(t, p.listed().Holders[0].ID, l.ID(), "show lists %s")
-				p.revoke(l.ID())
-				p.revoke(l.ID())
-				wantRevoked(t, l.Context())
-				redistest.Expect(t, p.listed().InUse, 0, "%d permits are in use yet")
-			})
+		p := newPlace(t, target)
+		show := append([]string{"show"}, p.flags...)
+		leases, failed := map[bool]*semaphore.Lease{}, make(chan error, 2)
+		for hasTotal, total := range map[bool]int{true: 50, false: 0} {
+			s := p.open(semaphore.Config{Limit: 2, Total: total})
+			leases[hasTotal] = redistest.Must(s.AcquireN(t.Context(), "acme", 2))(t)
+			go func() { failed <- redistest.ErrorOf(s.Acquire(t.Context(), "acme")) }()
 		}
+		redistest.Eventually(t, "two waiters", func() bool { return strings.Count(ok(t, p.url, "", show...), "\nWAITER") == 2 })
+		ok(t, p.url, "(with a total)…(without a total)", show...)
+		for line := range strings.Lines(ok(t, p.url, "", append(show, "--json")...)) {
+			var s text.State
+			redistest.WantErr(t, json.Unmarshal([]byte(line), &s))
+			l := leases[s.HasTotal]
+			redistest.CheckNow(t, l != nil && len(s.Holders) == 1 && s.Holders[0].ID == l.ID() && len(s.Waiters) == 1 && s.HasTotal == (s.Total == 50),
+				"a line is %s", line)
+			for _, id := range []string{s.Waiters[0].ID, l.ID()} {
+				p.revoke(id)
+				p.revoke(id)
+			}
+			redistest.WantErr(t, redistest.Get(t, "the waiter's error", failed), leasehold.ErrRevoked)
+			wantRevoked(t, l.Context())
+			delete(leases, s.HasTotal)
+		}
+		redistest.Check(t, len(leases) == 0 && p.listed().InUse == 0, "not listed are %v; then show lists %+v", leases, p.listed())
 	})
 }
 
