@@ -116,6 +116,7 @@ func (s *site) awaitWaiter() {
 type tool struct {
 	t      testing.TB
 	cmd    *exec.Cmd
+	pipe   *os.File // of its standard output
 	stdout *bufio.Reader
 	stderr bytes.Buffer
 	done   chan struct{}
@@ -148,7 +149,7 @@ func started(t testing.TB, cmd *exec.Cmd) *tool {
 	}
 	r, w, err := os.Pipe()
 	redistest.WantErr(t, err)
-	x.cmd.Stdout, x.stdout = w, bufio.NewReader(r)
+	x.cmd.Stdout, x.pipe, x.stdout = w, r, bufio.NewReader(r)
 	redistest.WantErr(t, x.cmd.Start())
 	_ = w.Close()
 	go func() { _ = x.cmd.Wait(); close(x.done) }()
@@ -163,25 +164,16 @@ func started(t testing.TB, cmd *exec.Cmd) *tool {
 
 func (x *tool) line() string {
 	x.t.Helper()
-	got := make(chan string, 1)
-	go func() {
-		text, _ := x.stdout.ReadString('\n')
-		got <- strings.TrimSuffix(text, "\n")
-	}()
-	select {
-	case text := <-got:
-		return text
-	case <-time.After(30 * time.Second):
-		x.t.Fatalf("no line comes; standard error: %s", x.stderr.String())
-		return ""
-	}
+	redistest.WantErr(x.t, x.pipe.SetReadDeadline(time.Now().Add(30*time.Second)))
+	text, err := x.stdout.ReadString('\n')
+	redistest.CheckNow(x.t, !errors.Is(err, os.ErrDeadlineExceeded), "no line comes; standard error: %s", &x.stderr)
+	return strings.TrimSuffix(text, "\n")
 }
 
 func (x *tool) says(want string) {
 	x.t.Helper()
-	if got := x.line(); got != want {
-		x.t.Fatalf("%q says %q; want %q: %s", x.cmd.Args[1:], got, want, x.stderr.String())
-	}
+	got := x.line()
+	redistest.CheckNow(x.t, got == want, "%q says %q; want %q: %s", x.cmd.Args[1:], got, want, &x.stderr)
 }
 
 func (x *tool) signal(sig syscall.Signal) {

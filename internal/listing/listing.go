@@ -10,6 +10,7 @@
 package listing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,10 +35,7 @@ type Lister struct {
 
 // New returns a Lister. prefix is as in the Configs: "" means "leasehold".
 func New(rdb redis.UniversalClient, prefix string) *Lister {
-	if prefix == "" {
-		prefix = keys.DefaultPrefix
-	}
-	l := &Lister{rdb: rdb, prefix: prefix, cluster: clusterOf(rdb)}
+	l := &Lister{rdb: rdb, prefix: cmp.Or(prefix, keys.DefaultPrefix), cluster: clusterOf(rdb)}
 	if c, err := call.NewClient(rdb); err == nil && l.cluster != nil {
 		l.replicas = c.ReadsFromReplicas()
 	}

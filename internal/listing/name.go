@@ -1,6 +1,7 @@
 package listing
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -51,16 +52,13 @@ func (r Resource) Name() string {
 // Of returns a resource, which need not exist. With total, key is that of a tenant, or "" for
 // the family.
 func Of(prefix string, kind keys.Kind, family, key string, total bool) Resource {
-	if prefix == "" {
-		prefix = keys.DefaultPrefix
-	}
 	r := Resource{Kind: kind, Family: family, Key: key, HasTotal: total}
 	tag := keys.Escape(family)
 	if !total {
 		r.Whole = key == ""
 		tag += ":" + keys.Escape(key)
 	}
-	r.base = prefix + ":" + string(kind) + ":{" + tag + "}:"
+	r.base = cmp.Or(prefix, keys.DefaultPrefix) + ":" + string(kind) + ":{" + tag + "}:"
 	return r
 }
 

@@ -77,9 +77,6 @@ func New(rdb redis.UniversalClient, opt Options) (*Page, error) {
 	if opt.Changes && opt.Token == "" && !opt.Trusted {
 		return nil, errors.New("leasehold: page: Changes without a Token; want one, or Trusted behind a login")
 	}
-	if opt.Prefix == "" {
-		opt.Prefix = keys.DefaultPrefix
-	}
 	sum := sha256.Sum256([]byte("leasehold page\x00" + opt.Token))
 	p := &Page{rdb: rdb, opt: opt, hub: newHub(rdb, opt), proof: hex.EncodeToString(sum[:])}
 	mux := http.NewServeMux()

@@ -111,8 +111,6 @@ type detail struct {
 	Past    [2][]int `json:"past"`
 }
 
-func ms(d time.Duration) int64 { return d.Milliseconds() }
-
 func (h *hub) found(v view) []listing.Use {
 	var found []listing.Use
 	for _, u := range h.keys.Known {
@@ -127,7 +125,7 @@ func (h *hub) found(v view) []listing.Use {
 func (h *hub) state(v view, d *detail) state {
 	found := h.found(v)
 	s := state{
-		Keys: len(h.keys.Known), Matching: len(found), ScanAge: ms(time.Since(h.keys.Scanned)), ScanTook: ms(h.keys.Took),
+		Keys: len(h.keys.Known), Matching: len(found), ScanAge: time.Since(h.keys.Scanned).Milliseconds(), ScanTook: h.keys.Took.Milliseconds(),
 		Families: h.families(), Rows: []row{}, Detail: d, Changes: h.changes, Gone: v.chosen != "" && d == nil,
 	}
 	if h.err != nil {
@@ -165,7 +163,7 @@ func (h *hub) families() []family {
 			f.Limit += u.Limit
 		}
 		f.Waiting += u.Waiting
-		f.Longest = max(f.Longest, ms(u.LongestWait))
+		f.Longest = max(f.Longest, u.LongestWait.Milliseconds())
 		if u.Value != nil {
 			f.Cached++
 			f.Bytes += u.Value.Bytes

@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
 // Grade says how good a finding is.
@@ -73,10 +76,7 @@ type node struct {
 // Look examines the deployment behind a client. It writes nothing but a message
 // on a channel of its own. An error says that Redis can't be asked at all.
 func Look(ctx context.Context, rdb redis.UniversalClient, prefix string) (Report, error) {
-	if prefix == "" {
-		prefix = "leasehold"
-	}
-	v := &visit{rdb: rdb, prefix: prefix}
+	v := &visit{rdb: rdb, prefix: cmp.Or(prefix, keys.DefaultPrefix)}
 	if err := v.meet(ctx); err != nil {
 		return v.Report, err
 	}

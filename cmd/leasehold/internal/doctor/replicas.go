@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
+	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
 // replica is what a primary says of one of its replicas.
@@ -157,10 +159,7 @@ func (n node) dial(addr string) (*redis.Client, bool) {
 // LookQuorum examines the servers of a quorum, each as Look does, and whether they are one. An error
 // says that fewer than a majority can be asked.
 func LookQuorum(ctx context.Context, rdbs []redis.UniversalClient, prefix string) (Report, error) {
-	if prefix == "" {
-		prefix = "leasehold"
-	}
-	v := &visit{prefix: prefix}
+	v := &visit{prefix: cmp.Or(prefix, keys.DefaultPrefix)}
 	const check = "quorum"
 	if n := len(rdbs); n != 3 && n != 5 && n != 7 && n != 9 {
 		v.find(Finding{check, Bad, fmt.Sprintf("there are %d servers", n), "No handle is made.", "Use 3, 5, 7 or 9 servers: an even number survives the loss of no more of them."})

@@ -92,19 +92,15 @@ func descendants(ancestor int, sessions, except []int) (found []process) {
 
 // send signals this process and no other that got its pid since.
 func (p process) send(sig syscall.Signal) error {
-	fd, err := unix.PidfdOpen(p.pid, 0)
-	if err == nil {
-		defer unix.Close(fd)
-	} else if err == unix.ESRCH {
+	held, err := os.FindProcess(p.pid) // by a pidfd, where the kernel has them
+	if err != nil {
 		return err
 	}
+	defer held.Release()
 	if now, ok := readProcess(p.pid); !ok || now.start != p.start {
-		return unix.ESRCH
+		return os.ErrProcessDone
 	}
-	if err != nil { // a kernel before 5.3, or one that forbids it
-		return unix.Kill(p.pid, sig)
-	}
-	return unix.PidfdSendSignal(fd, sig, nil, 0)
+	return held.Signal(sig)
 }
 
 // adopt makes this process the parent of its descendants' orphans.
