@@ -110,9 +110,7 @@ func TestProgramGetsKeyTokenAndInput(t *testing.T) {
 	words := strings.Split(run("--mutex", s.name, "--key", "a b", "--", "sh", "-c", script, "zero", "--wait"), "|")
 	redistest.CheckNow(t, len(words) == 5 && words[0] == "input" && words[1] == "a b" && words[3] == "zero" && words[4] == "--wait",
 		"the program sees %q", words)
-	if token, err := strconv.ParseUint(words[2], 10, 64); err != nil || token < 1e15 {
-		t.Fatalf("its token is %q", words[2])
-	}
+	redistest.AtLeast(t, redistest.Must(strconv.ParseUint(words[2], 10, 64))(t), 1e15, "its token is %d")
 	got := run("--semaphore", s.name, "--limit", "1", "--key", "k", "--", "sh", "-c", script)
 	redistest.CheckNow(t, got == "input|k||sh|", "under a permit it sees %q", got)
 }

@@ -44,9 +44,7 @@ func TestWhatThePackagesHoldIsListed(t *testing.T) {
 		rdb, prefix := target.Client(t), redistest.Name(t)
 		l := listing.New(target.Admin(t), prefix)
 		ctx := t.Context()
-		if some := uses(t, l); len(some) != 0 {
-			t.Fatalf("a prefix that nobody uses has %+v", some)
-		}
+		redistest.Require(t, len(uses(t, l)), 0, "a prefix that nobody uses has %d keys")
 		sem := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exp:orts", Prefix: prefix, Limit: 5}))(t)
 		mtx := redistest.Must(mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: prefix}))(t)
 		two := redistest.Must(sem.AcquireN(ctx, "acme {1}", 2))(t)

@@ -335,9 +335,7 @@ func hold(t *testing.T, rdb *redis.Client, at *httptest.Server, name string, tot
 // A row is of a family with a total, or of a key without one, though there are both of one name.
 func TestChangesAreMadeOnlyWhereThatIsAllowed(t *testing.T) {
 	rdb := redistest.MiniClient(t)
-	if _, err := page.New(rdb, page.Options{Changes: true}); err == nil {
-		t.Error("changes without a token are allowed")
-	}
+	redistest.Check(t, redistest.ErrorOf(page.New(rdb, page.Options{Changes: true})) != nil, "changes without a token are allowed")
 	for _, total := range []int{9, 0} {
 		t.Run(fmt.Sprint(total), func(t *testing.T) {
 			closed, open := serve(t, rdb, page.Options{Token: token}), serve(t, rdb, page.Options{Token: token, Changes: true})

@@ -140,15 +140,6 @@ func (b *browser) press(keys string) {
 	b.do(chromedp.KeyEvent(keys))
 }
 
-func (b *browser) phone(on bool) {
-	b.t.Helper()
-	width, height := int64(1280), int64(900)
-	if on {
-		width, height = 390, 844
-	}
-	b.do(chromedp.EmulateViewport(width, height))
-}
-
 // shoot saves pictures of the page, where somebody asked for them.
 func (b *browser) shoot(name string) {
 	b.t.Helper()

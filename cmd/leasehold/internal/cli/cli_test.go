@@ -85,9 +85,7 @@ func commands(c *cobra.Command) []*cobra.Command {
 func TestHelpFitsTheTerminal(t *testing.T) {
 	for _, c := range commands(New(os.Stdout, os.Stderr)) {
 		for line := range strings.Lines(c.Long + "\n" + c.UsageString()) {
-			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
-				t.Errorf("%s: %d columns: %s", c.CommandPath(), n, line)
-			}
+			redistest.AtMost(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 80, "%s: %s has %d columns", c.CommandPath(), line)
 		}
 		redistest.Check(t, !c.HasParent() || c.Long != "" && c.Example != "",
 			"%s has no help or no example", c.CommandPath())
@@ -100,8 +98,7 @@ func TestManPagesAndCompletionAreWritten(t *testing.T) {
 	page := string(redistest.Must(os.ReadFile(filepath.Join(dir, "leasehold-run.1")))(t))
 	redistest.Check(t, strings.Contains(page, "conflict") && strings.Contains(page, "124"), "the page of run:\n%s", page)
 	for _, shell := range []string{"bash", "zsh", "fish"} {
-		out := ok(t, "", "", "completion", shell)
-		redistest.Check(t, len(out) >= 1000, "%s: %d bytes", shell, len(out))
+		redistest.AtLeast(t, len(ok(t, "", "", "completion", shell)), 1000, "%s: %d bytes", shell)
 	}
 }
 
@@ -182,9 +179,7 @@ func TestNamesInJSONAreReversibleAndHarmless(t *testing.T) {
 	redistest.Check(t, len(found) == len(names), "%d of %d names are listed: %q", len(found), len(names), out)
 	for name := range names {
 		redistest.Check(t, found[name], "%q is not listed", name)
-		if out := ok(t, url, "", "show", "--json", "--mutex", family, "--key", name); check(out) != name {
-			t.Errorf("show of %q: %s", name, out)
-		}
+		redistest.Expect(t, check(ok(t, url, "", "show", "--json", "--mutex", family, "--key", name)), name, "show says %q")
 	}
 }
 

@@ -23,8 +23,7 @@ func TestNamesAreHarmlessOnATerminal(t *testing.T) {
 		`back\slash`:      `back\\slash`,
 		"zero\u200bwidth": `zero\u200bwidth`,
 	} {
-		got := text.Safe(name)
-		redistest.Check(t, got == want, "%q is shown as %q, want %q", name, got, want)
+		redistest.Expect(t, text.Safe(name), want, "%q is shown as %q", name)
 	}
 }
 
@@ -33,16 +32,14 @@ func TestDurations(t *testing.T) {
 		0: "0µs", 1500 * time.Microsecond: "1ms", 4200 * time.Millisecond: "4.2s", 200 * time.Second: "3m20s",
 		310 * time.Minute: "5h10m", 76 * time.Hour: "3d4h", -2 * time.Second: "-2.0s",
 	} {
-		got := text.Duration(d)
-		redistest.Check(t, got == want, "%d is %q, want %q", d, got, want)
+		redistest.Expect(t, text.Duration(d), want, "%d is %q", d)
 	}
 }
 
 func TestTableKeepsToTheWidth(t *testing.T) {
 	out := text.Table([][]string{{"KEY", "USE"}, {strings.Repeat("x", 200), "1"}}, "lr", 0, 40)
 	for line := range strings.Lines(out) {
-		n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
-		redistest.Check(t, n <= 40, "%q has %d characters", line, n)
+		redistest.AtMost(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 40, "%q has %d characters", line)
 	}
 	for line := range strings.Lines(text.Wrap(strings.Repeat("word ", 100), "  ", 30)) {
 		redistest.Check(t, len(line) <= 31, "%q is too long", line)

@@ -142,9 +142,7 @@ func TestItFitsEveryTerminal(t *testing.T) {
 		x.has(`[red]`, "1/1", `日`, "1/1")
 		x.types("/", "esc", "/nothing has this", "enter")
 		x.lacks("1/1")
-		if n := len(x.lines()); n != size[1] {
-			t.Errorf("%d lines on a terminal of %d", n, size[1])
-		}
+		redistest.Expect(t, len(x.lines()), size[1], "%d lines")
 	}
 }
 
