@@ -23,8 +23,9 @@ type network struct {
 	start  time.Time
 	faults map[verb][]step
 
-	mu   sync.Mutex
-	over bool // no more faults
+	mu      sync.Mutex
+	over    bool   // no more faults
+	replies []step // that came, as steps that lose them
 }
 
 func newNetwork(s schedule, dial func() (net.Conn, error)) *network {
@@ -298,6 +299,11 @@ func (c *conn) passes(dir string, what []byte) (passes, ends bool) {
 		return false, false
 	}
 	now := time.Now()
+	if dir == replies {
+		c.l.n.mu.Lock()
+		c.l.n.replies = append(c.l.n.replies, step{at: now.Sub(c.l.n.start), client: c.l.client, verb: lose, dir: replies, span: time.Microsecond})
+		c.l.n.mu.Unlock()
+	}
 	if subscribed && dir == replies {
 		if _, lost := c.l.n.meets(lose, c.l.client, now, messages); lost {
 			return false, false

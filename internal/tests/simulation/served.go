@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,12 @@ func (w *world) served() {
 		w.mu.Unlock()
 		return
 	}
+	w.mu.Lock()
+	w.loads = len(w.flights.loads)
+	w.mu.Unlock()
+	w.net.mu.Lock()
+	w.replies = slices.Clone(w.net.replies)
+	w.net.mu.Unlock()
 	for _, c := range w.living() {
 		if !w.over() {
 			w.serves(c)

@@ -47,6 +47,8 @@ var (
 type outcome struct {
 	violation *violation
 	tally     map[string]int
+	replies   []step // to the calls of the schedule, as steps that lose them
+	loads     int    // of these calls
 }
 
 // run plays a schedule in a bubble of its own.
@@ -59,7 +61,7 @@ func run(t *testing.T, s schedule) outcome {
 	if stuck != nil && (w == nil || w.violation == nil) {
 		return outcome{violation: &violation{rule: "L2", what: fmt.Sprintf("the bubble: %v", stuck)}}
 	}
-	return outcome{w.violation, w.tally}
+	return outcome{w.violation, w.tally, w.replies, w.loads}
 }
 
 // bubble plays in a bubble. It returns what that panics with in which nothing can happen any more.
@@ -81,6 +83,9 @@ type world struct {
 	faults []step        // that keep clients from being served
 	ended  chan struct{} // no more looks at the server
 	ops    sync.WaitGroup
+
+	replies []step // see outcome
+	loads   int
 
 	mu       sync.Mutex
 	fleet    []*client // by number; nil where one is dead
