@@ -257,26 +257,6 @@ func TestMemberOfAnotherForm(t *testing.T) {
 	})
 }
 
-// A holder whose lease has expired, and was granted to the next one since, gives back nothing: nobody else is let in.
-func TestLateLeaveHandsOverNothing(t *testing.T) {
-	each(t, true, func(w *world) {
-		ctx, holders := w.Context(), w.res.FirstKey()
-		late, next, gone, last := w.lock(hereHandle), w.lock(thereHandle), w.lock(thereHandle), w.lock(thereHandle)
-		w.enter(late, life.Granted)
-		w.enter(next, life.Queued)
-		w.enter(gone, life.Queued)
-		w.enter(last, life.Queued)
-		expired := float64(w.now()/1000 - 1)
-		redistest.WantErr(w, w.rdb.ZAdd(ctx, holders, redis.Z{Score: expired, Member: late.member}).Err())
-		if reply := w.leave(gone, 0); len(reply.Grants) != 1 || reply.Grants[0].Seq != next.Seq {
-			w.Fatalf("the waiter that left the queue was told of %+v; want a grant to %d", reply.Grants, next.Seq)
-		}
-		w.leave(late, 0)
-		got := w.rdb.ZRange(ctx, holders, 0, -1).Val()
-		redistest.Check(w, len(got) == 1 && got[0] == next.member, "holders are %q; want %q alone", got, next.member)
-	})
-}
-
 // Of two settings the one with the higher number counts. One from before the clock went back, which is
 // ahead of it now, does not count.
 func TestLateSettingsUndoNothing(t *testing.T) {
