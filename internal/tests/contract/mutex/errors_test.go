@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -83,38 +86,84 @@ func TestErrorsOfTheServer(t *testing.T) {
 	}
 }
 
+// theirs puts a list of another program in the place of a key, which stays checks, and takes away.
+func (f *fixture) theirs(key, part string) (stays func()) {
+	name := f.Part(key, part)
+	redistest.Must(f.RDB.TxPipelined(f.Context(), func(pipe redis.Pipeliner) error { // at once, or a waiter finds it free
+		pipe.Del(f.Context(), name)
+		return pipe.RPush(f.Context(), name, "theirs").Err()
+	}))(f)
+	return func() {
+		f.Helper()
+		all, left := f.RDB.LRange(f.Context(), name, 0, -1).Val(), f.RDB.PTTL(f.Context(), name).Val()
+		redistest.Check(f, slices.Equal(all, []string{"theirs"}) && left == -1, "%s now holds %q for %v", name, all, left)
+		f.RDB.Del(f.Context(), name)
+	}
+}
+
 // A key of a wrong type is told to all who need it, also to a waiter, and is left as it is.
 func TestKeyOfAWrongType(t *testing.T) {
 	each(t, func(f *fixture) {
-		for _, part := range []string{"holders", "queue", "alive", "fence"} {
+		parts := []string{"holders", "queue", "alive", "fence"}
+		for _, part := range parts {
 			m, wire := f.open()
 			key := "at-" + part
-			if part == "fence" {
-				f.RDB.LPush(f.Context(), f.Part(key, part), "theirs")
-			} else {
-				f.RDB.Set(f.Context(), f.Part(key, part), "theirs", time.Minute)
-			}
-			kind := f.RDB.Type(f.Context(), f.Part(key, part)).Val()
+			stays := f.theirs(key, part)
 			sent := wire.Sent()
 			redistest.WantErr(f, redistest.ErrorOf(m.Lock(f.Context(), key)), leasehold.ErrUnavailable, redistest.Says("WRONGTYPE", f.Family+"/"+key))
 			redistest.WantErr(f, redistest.ErrorOf(m.TryLock(f.Context(), key)), leasehold.ErrUnavailable)
 			redistest.AtMost(f, wire.Sent()-sent, few, "%s: %d commands were sent", part)
-			redistest.Require(f, f.RDB.Type(f.Context(), f.Part(key, part)).Val(), kind, "%s became a %s", part)
-			for _, other := range []string{"holders", "queue", "alive", "fence"} {
+			for _, other := range parts {
 				n := f.RDB.Exists(f.Context(), f.Part(key, other)).Val()
 				redistest.CheckNow(f, n == 0 || other == part, "with %s of a wrong type, %s was written", part, other)
 			}
-			f.RDB.Del(f.Context(), f.Part(key, part))
+			stays()
 		}
 		holder, _ := f.open()
 		m, wire := f.open()
 		f.take(holder, "k")
 		w := f.wait(f.Context(), m, "k")
-		f.RDB.Set(f.Context(), f.Part("k", "holders"), "theirs", time.Minute)
+		stays := f.theirs("k", "holders")
 		sent := wire.Sent()
 		redistest.WantErr(f, w.Failed(), leasehold.ErrUnavailable, redistest.Says("WRONGTYPE"))
 		redistest.AtMost(f, wire.Sent()-sent, few, "%d commands were sent")
-		f.RDB.Del(f.Context(), f.Part("k", "holders"))
+		stays()
+	})
+}
+
+// The key of a lock that is held is deleted, or becomes one of a wrong type: the holder is told by a renewal. If that
+// becomes of another key of it, the lock is kept and given back.
+func TestKeyOfALockBecomesAnother(t *testing.T) {
+	each(t, func(f *fixture) {
+		for _, part := range []string{"holders", "deleted", "queue", "alive", "fence"} {
+			m, _ := f.open(ttl(3 * time.Second))
+			l := f.take(m, part)
+			stays := func() {}
+			if part == "deleted" {
+				f.RDB.Del(f.Context(), f.Part(part, "holders"))
+			} else {
+				stays = f.theirs(part, part)
+			}
+			before := l.Deadline()
+			redistest.Eventually(f, "a renewal", func() bool { return l.Context().Err() != nil || l.Deadline().After(before) })
+			cause := context.Cause(l.Context())
+			switch err := l.Unlock(); part {
+			case "holders":
+				redistest.WantErr(f, cause, leasehold.ErrLost, redistest.Says("WRONGTYPE"))
+				redistest.WantErr(f, err, leasehold.ErrLost)
+			case "deleted":
+				redistest.WantErr(f, cause, leasehold.ErrLost)
+				redistest.WantErr(f, err, leasehold.ErrLost)
+			default:
+				redistest.Expect(f, cause, nil, "with a foreign %s the lock was lost: %v", part)
+				if err != nil {
+					redistest.WantErr(f, err, leasehold.ErrUnavailable, redistest.Says("WRONGTYPE"))
+				}
+				f.WantHeld(part, 0)
+			}
+			redistest.AtMost(f, time.Since(before), 0, "told %v after the deadline; a renewal comes long before")
+			stays()
+		}
 	})
 }
 
