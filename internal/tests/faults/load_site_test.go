@@ -24,23 +24,16 @@ func newFaultSite(tb testing.TB, rdb redis.UniversalClient) *groupSite {
 // on is another key of the family, in the eyes of another test.
 func (s *groupSite) on(tb testing.TB, key string) *groupSite { return &groupSite{s.On(tb, key)} }
 
-type configChange = func(c *singleflight.Config[string])
-
 // group makes a group of the family, closed at the end of the test.
-func (s *groupSite) group(rdb redis.UniversalClient, mod ...configChange) *singleflight.Group[string] {
+func (s *groupSite) group(rdb redis.UniversalClient, mod ...func(c *singleflight.Config[string])) *singleflight.Group[string] {
 	s.TB.Helper()
-	g := openGroup(s.TB, rdb, s.Family, mod...)
-	s.TB.Cleanup(func() { harness.CloseWithin(s.TB, closeBound, g) })
-	return g
-}
-
-func openGroup(tb testing.TB, rdb redis.UniversalClient, family string, mod ...configChange) *singleflight.Group[string] {
-	tb.Helper()
-	cfg := singleflight.Config[string]{Name: family, TTL: time.Minute, Jitter: -1, LeaseTTL: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)}
+	cfg := singleflight.Config[string]{Name: s.Family, TTL: time.Minute, Jitter: -1, LeaseTTL: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)}
 	for _, m := range mod {
 		m(&cfg)
 	}
-	return redistest.Must(singleflight.New(rdb, cfg))(tb)
+	g := redistest.Must(singleflight.New(rdb, cfg))(s.TB)
+	s.TB.Cleanup(func() { harness.CloseWithin(s.TB, closeBound, g) })
+	return g
 }
 
 var keyParts = []string{"holders", "queue", "alive", "fence", "value", "failure", "landed", "aside"}

@@ -126,12 +126,8 @@ var deadHandle = strings.Repeat("d", 22)
 
 // newDeadProcess queues the waiters of a process on the lock k.
 func newDeadProcess(t *testing.T, rdb redis.UniversalClient, n int) *deadProcess {
-	named, err := keys.Family{Kind: keys.Mutex, Name: "dead"}.Resource("k")
-	redistest.WantErr(t, err)
-	d := &deadProcess{t: t, names: named, res: permits.NewResource(named, true, false)}
-	if d.client, err = call.NewClient(rdb); err != nil {
-		t.Fatal(err)
-	}
+	named := redistest.Must(keys.Family{Kind: keys.Mutex, Name: "dead"}.Resource("k"))(t)
+	d := &deadProcess{t: t, client: redistest.Must(call.NewClient(rdb))(t), names: named, res: permits.NewResource(named, true, false)}
 	for seq := range n {
 		d.waiters = append(d.waiters, d.res.Request(protocol.Terms{Handle: deadHandle, Seq: uint64(seq) + 1, Permits: 1, TTL: 30 * time.Second, Limit: 1}))
 	}
@@ -158,8 +154,6 @@ func newDeadProcess(t *testing.T, rdb redis.UniversalClient, n int) *deadProcess
 // signs gives the last sign of life of all its waiters.
 func (d *deadProcess) signs() {
 	for some := range slices.Chunk(d.waiters, protocol.MaxAsk) {
-		if _, err := d.client.Do(context.Background(), d.res.Ask(some)); err != nil {
-			d.t.Error(err)
-		}
+		redistest.NoError(d.t, redistest.ErrorOf(d.client.Do(context.Background(), d.res.Ask(some))))
 	}
 }

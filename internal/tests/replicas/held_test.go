@@ -43,8 +43,7 @@ func TestUnconfirmedRenewalMovesNoDeadline(t *testing.T) {
 		redistest.Check(t, !now.Before(last) && now.Sub(<-control) <= 200*time.Millisecond, "it ended %v after its deadline", now.Sub(last))
 		d := l.Deadline()
 		redistest.Check(t, d.Equal(last), "its deadline moved by %v", d.Sub(last))
-		redistest.WantErr(t, context.Cause(l.Context()), leasehold.ErrLost)
-		redistest.WantText(t, context.Cause(l.Context()), "0 of 2 replicas confirmed it within 100ms")
+		redistest.WantErr(t, context.Cause(l.Context()), leasehold.ErrLost, redistest.Says("0 of 2 replicas confirmed it within 100ms"))
 		redistest.WantErr(t, l.giveBack(), leasehold.ErrLost)
 	})
 }
@@ -152,8 +151,7 @@ func TestClusterConfirmsAtTheNodeOfTheKey(t *testing.T) {
 					healthy++
 					continue
 				}
-				_, err := h.acquire(t.Context(), key)
-				redistest.WantErr(t, err, leasehold.ErrUnavailable, redistest.Says("0 of 1 replicas confirmed it within 100ms"))
+				redistest.WantErr(t, redistest.ErrorOf(h.acquire(t.Context(), key)), leasehold.ErrUnavailable, redistest.Says("0 of 1 replicas confirmed it within 100ms"))
 			}
 			redistest.Check(t, healthy != 0 && healthy != 30, "%d of 30 keys are at the healthy nodes", healthy)
 		})

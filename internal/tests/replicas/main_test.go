@@ -194,8 +194,7 @@ func TestDefaultWaitFitsTheClient(t *testing.T) {
 	rdb := x.Primary.Client(func(o *redis.Options) { o.ReadTimeout = 400 * time.Millisecond })
 	h := newMutex(t, rdb, mutex.Config{Name: redistest.Name(t), Replicas: 1})
 	began := time.Now()
-	_, err := h.acquire(t.Context(), "k")
-	redistest.WantErr(t, err, leasehold.ErrUnavailable, redistest.Says("0 of 1 replicas confirmed it within 300ms"))
+	redistest.WantErr(t, redistest.ErrorOf(h.acquire(t.Context(), "k")), leasehold.ErrUnavailable, redistest.Says("0 of 1 replicas confirmed it within 300ms"))
 	redistest.AtMost(t, time.Since(began), 2*time.Second, "it took %v")
 }
 

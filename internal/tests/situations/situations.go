@@ -122,8 +122,7 @@ var Leases = []Situation{
 		},
 		run: func(s *stage) {
 			h := s.semaphore(semaphore.Config{Limit: 2})
-			first, err := h.AcquireN(s.Context(), "k", 2)
-			s.must(err)
+			first := redistest.Must(h.AcquireN(s.Context(), "k", 2))(s)
 			if _, err := h.TryAcquire(s.Context(), "k"); err == nil {
 				s.Error("TryAcquire got a third permit of two")
 			}
@@ -147,8 +146,7 @@ var Leases = []Situation{
 		},
 		run: func(s *stage) {
 			h := s.mutex(mutex.Config{TTL: 3 * time.Second})
-			_, err := h.Lock(s.Context(), "k")
-			s.must(err)
+			redistest.Must(h.Lock(s.Context(), "k"))(s)
 			time.Sleep(3500 * time.Millisecond)
 		},
 	},
@@ -163,8 +161,7 @@ var Leases = []Situation{
 		},
 		run: func(s *stage) {
 			h := s.mutex(mutex.Config{TTL: time.Second})
-			l, err := h.Lock(s.Context(), "k")
-			s.must(err)
+			l := redistest.Must(h.Lock(s.Context(), "k"))(s)
 			end := leaseholdtest.Outage(s.a)
 			<-l.Context().Done()
 			end()
@@ -180,8 +177,7 @@ var Leases = []Situation{
 		},
 		run: func(s *stage) {
 			h := s.mutex(mutex.Config{})
-			l, err := h.Lock(s.Context(), "k")
-			s.must(err)
+			l := redistest.Must(h.Lock(s.Context(), "k"))(s)
 			s.must(s.a.FlushAll(s.Context()).Err())
 			redistest.Check(s, l.Unlock() != nil, "Unlock of a lost lock returned nil")
 		},
@@ -194,8 +190,7 @@ var Leases = []Situation{
 		},
 		run: func(s *stage) {
 			h := s.semaphore(semaphore.Config{MaxHold: 2 * time.Second})
-			l, err := h.Acquire(s.Context(), "k")
-			s.must(err)
+			l := redistest.Must(h.Acquire(s.Context(), "k"))(s)
 			<-l.Context().Done()
 		},
 	},
@@ -207,8 +202,7 @@ var Leases = []Situation{
 		},
 		run: func(s *stage) {
 			h := s.semaphore(semaphore.Config{})
-			l, err := h.Acquire(s.Context(), "warm") // the clock and the script are known
-			s.must(err)
+			l := redistest.Must(h.Acquire(s.Context(), "warm"))(s) // the clock and the script are known
 			s.must(l.Release())
 			ctx, cancel := context.WithCancel(s.Context())
 			defer cancel()
@@ -243,14 +237,11 @@ var Loads = []Situation{
 			done := make(chan error)
 			go func() { _, err := a.Do(s.Context(), "k", slow); done <- err }()
 			synctest.Wait()
-			_, err := b.Do(s.Context(), "k", slow)
-			s.must(err)
+			redistest.Must(b.Do(s.Context(), "k", slow))(s)
 			s.must(<-done)
-			_, err = b.Do(s.Context(), "k", slow)
-			s.must(err)
+			redistest.Must(b.Do(s.Context(), "k", slow))(s)
 			time.Sleep(time.Minute)
-			_, err = b.Do(s.Context(), "k", slow)
-			s.must(err)
+			redistest.Must(b.Do(s.Context(), "k", slow))(s)
 			time.Sleep(2 * time.Second) // for the refresh
 		},
 	},
@@ -304,8 +295,7 @@ var Loads = []Situation{
 			g := s.cache(s.a, singleflight.Config[string]{})
 			s.must(s.a.Set(s.Context(), "leasehold:flt:{pages:k}:value", "no envelope", time.Minute).Err())
 			var n atomic.Int64
-			_, err := g.Do(s.Context(), "k", loads(&n, "v", nil))
-			s.must(err)
+			redistest.Must(g.Do(s.Context(), "k", loads(&n, "v", nil)))(s)
 		},
 	},
 	{
@@ -317,11 +307,9 @@ var Loads = []Situation{
 		run: func(s *stage) {
 			g := s.cache(s.a, singleflight.Config[string]{})
 			var n atomic.Int64
-			_, err := g.Do(s.Context(), "k", loads(&n, "v", nil))
-			s.must(err)
+			redistest.Must(g.Do(s.Context(), "k", loads(&n, "v", nil)))(s)
 			s.must(g.Invalidate(s.Context(), "k"))
-			_, err = g.Do(s.Context(), "k", func(ctx context.Context) (string, error) { return "v", g.Invalidate(ctx, "k") })
-			s.must(err)
+			redistest.Must(g.Do(s.Context(), "k", func(ctx context.Context) (string, error) { return "v", g.Invalidate(ctx, "k") }))(s)
 		},
 	},
 }

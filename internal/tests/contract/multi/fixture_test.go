@@ -40,10 +40,10 @@ type process struct {
 // open makes a process, which is closed when the test ends.
 func (f *fixture) open(mod ...func(*mutex.Config)) *process {
 	f.Helper()
-	p := &process{f: f, wire: &harness.Wire{}}
-	rdb := f.Connect(p.wire)
-	rdb.AddHook(p.wire)
-	p.rdb = rdb
+	w := &harness.Wire{}
+	rdb := f.Connect(w)
+	rdb.AddHook(w)
+	p := &process{f: f, rdb: rdb, wire: w}
 	cfg := mutex.Config{Name: f.Family, TTL: 3 * time.Second}
 	for _, change := range mod {
 		change(&cfg)
@@ -51,12 +51,10 @@ func (f *fixture) open(mod ...func(*mutex.Config)) *process {
 	if cfg.KeepFor == 0 {
 		cfg.KeepFor = harness.KeepFor(cfg.TTL)
 	}
-	var err error
-	if p.locks, err = mutex.New(rdb, cfg); err != nil {
-		f.Fatal(err)
-	}
-	p.caps, err = semaphore.New(rdb, semaphore.Config{Name: f.Family, Limit: 3, TTL: cfg.TTL, LocalFor: cfg.LocalFor, KeepFor: cfg.KeepFor, Observer: cfg.Observer})
-	redistest.WantErr(f, err)
+	p.locks = redistest.Must(mutex.New(rdb, cfg))(f)
+	p.caps = redistest.Must(semaphore.New(rdb, semaphore.Config{
+		Name: f.Family, Limit: 3, TTL: cfg.TTL, LocalFor: cfg.LocalFor, KeepFor: cfg.KeepFor, Observer: cfg.Observer,
+	}))(f)
 	f.Cleanup(func() {
 		p.wire.Heal()
 		harness.Close(f.T, p.locks)
@@ -76,21 +74,13 @@ func (p *process) lockItems(keys ...string) (all []multi.Item) {
 // take takes what is free.
 func (p *process) take(items ...multi.Item) *multi.Lease {
 	p.f.Helper()
-	l, err := multi.TryAcquire(p.f.Context(), items...)
-	if err != nil {
-		p.f.Fatal(err)
-	}
-	return l
+	return redistest.Must(multi.TryAcquire(p.f.Context(), items...))(p.f)
 }
 
 // takeLock takes a lock that is free, by itself.
 func (p *process) takeLock(key string) *mutex.Lock {
 	p.f.Helper()
-	l, err := p.locks.TryLock(p.f.Context(), key)
-	if err != nil {
-		p.f.Fatal(err)
-	}
-	return l
+	return redistest.Must(p.locks.TryLock(p.f.Context(), key))(p.f)
 }
 
 // waiting is an Acquire under way.

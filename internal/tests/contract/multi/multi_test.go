@@ -73,8 +73,7 @@ func TestNothingIsTriedBehindAKnownQueue(t *testing.T) {
 		second := p.wait(f.Context(), "a", p.lockItems("a", "b", "c")...)
 		redistest.Expect(f, p.wire.Sent("enter")-enters, 1, "%d enters; want that of the first item alone")
 		enters = p.wire.Sent("enter")
-		_, err := multi.TryAcquire(f.Context(), p.lockItems("b", "a")...)
-		redistest.WantErr(f, err, leasehold.ErrBusy, redistest.Says(f.Family+"/a"))
+		redistest.WantErr(f, redistest.ErrorOf(multi.TryAcquire(f.Context(), p.lockItems("b", "a")...)), leasehold.ErrBusy, redistest.Says(f.Family+"/a"))
 		redistest.Expect(f, p.wire.Sent("enter")-enters, 0, "TryAcquire sent %d enters beside a waiter of its process")
 		redistest.NoError(f, a.Unlock())
 		for _, w := range []*waiting{first, second} {
@@ -164,8 +163,7 @@ func TestLossAsCtxEnds(t *testing.T) {
 		p, other := f.open(func(c *mutex.Config) { c.MaxHold = time.Second }), f.open()
 		b := other.takeLock("b")
 		ctx := endsUnheard{f.Context(), time.Now().Add(time.Second)}
-		_, err := multi.Acquire(ctx, p.lockItems("a", "b")...)
-		redistest.WantErr(f, err, leasehold.ErrMaxHold)
+		redistest.WantErr(f, redistest.ErrorOf(multi.Acquire(ctx, p.lockItems("a", "b")...)), leasehold.ErrMaxHold)
 		redistest.NoError(f, b.Unlock())
 		f.wantFree("a", "b")
 	})
@@ -178,8 +176,7 @@ func TestContextEndsWithTheFirstLoss(t *testing.T) {
 		l := p.take(p.lockItems("a", "b")...)
 		f.RDB.Del(f.Context(), f.Part("b", "holders"))
 		redistest.Get(f, "the end of the Context", l.Context().Done())
-		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost)
-		redistest.WantText(f, context.Cause(l.Context()), f.Family+"/b")
+		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost, redistest.Says(f.Family+"/b"))
 		redistest.WantErr(f, l.Release(), leasehold.ErrLost)
 		f.wantFree("a", "b")
 		err := multi.Do(f.Context(), func(ctx context.Context, _ *multi.Lease) error {

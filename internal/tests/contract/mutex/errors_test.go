@@ -60,8 +60,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 						lock, within = m.TryLock, time.Second
 					}
 					_, err := lock(f.Context(), "k")
-					redistest.WantErr(f, err, leasehold.ErrUnavailable, redistest.Not(leasehold.ErrBusy))
-					redistest.WantText(f, err, name, "leasehold: mutex: "+op+" "+f.Family+"/k: ")
+					redistest.WantErr(f, err, leasehold.ErrUnavailable, redistest.Not(leasehold.ErrBusy), redistest.Says(name, "leasehold: mutex: "+op+" "+f.Family+"/k: "))
 					redistest.AtMost(f, time.Since(began), within, "%s ended after %v", op)
 					redistest.AtMost(f, wire.Sent()-sent, c.sent, "%s sent %d commands", op)
 				}

@@ -160,8 +160,7 @@ func TestShutdownLetsHoldersFinish(t *testing.T) {
 			redistest.Get(f, "the waiter's end", w.Done)
 			redistest.WantErr(f, w.Failed(), leasehold.ErrClosed)
 		}
-		_, err := m.TryLock(f.Context(), "new")
-		redistest.WantErr(f, err, leasehold.ErrClosed)
+		redistest.WantErr(f, redistest.ErrorOf(m.TryLock(f.Context(), "new")), leasehold.ErrClosed)
 		time.Sleep(10 * time.Second) // longer than the TTL: the lease is renewed
 		if err := held.Context().Err(); err != nil {
 			f.Errorf("the holder's Context has ended: %v", context.Cause(held.Context()))

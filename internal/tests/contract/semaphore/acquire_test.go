@@ -232,8 +232,7 @@ func TestCloseGivesBackEverythingAndWakesWaiters(t *testing.T) {
 			case <-time.After(200 * time.Millisecond): // its goroutine may be about to say so
 				f.Fatal("Close returned before a waiter did")
 			}
-			redistest.WantErr(f, w.Failed(), leasehold.ErrClosed)
-			redistest.WantNot(f, w.Failed(), leasehold.ErrBusy, leasehold.ErrUnavailable)
+			redistest.WantErr(f, w.Failed(), leasehold.ErrClosed, redistest.Not(leasehold.ErrBusy, leasehold.ErrUnavailable))
 		}
 		f.WantHeld("mine", 0)
 		f.WantHeld("theirs", 3)
@@ -321,8 +320,7 @@ func TestReleaseIsNilOnce(t *testing.T) {
 		once := slices.Index(errs, nil)
 		redistest.CheckNow(f, once >= 0, "no release succeeded: %v", errs)
 		for _, err := range slices.Delete(errs, once, once+1) {
-			redistest.WantErr(f, err, leasehold.ErrReleased)
-			redistest.WantNot(f, err, leasehold.ErrLost, leasehold.ErrClosed)
+			redistest.WantErr(f, err, leasehold.ErrReleased, redistest.Not(leasehold.ErrLost, leasehold.ErrClosed))
 			redistest.WantText(f, err, "leasehold: semaphore: release "+f.Family+"/k: ")
 		}
 		f.WantHeld("k", 0)

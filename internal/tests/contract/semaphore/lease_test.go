@@ -189,8 +189,7 @@ func TestContextIsTheAcquiringOneAndSaysWhyItEnded(t *testing.T) {
 
 		l := acquire(steady, parent)
 		release(f, l)
-		redistest.WantErr(f, cause(l), leasehold.ErrReleased)
-		redistest.WantNot(f, cause(l), leasehold.ErrLost)
+		redistest.WantErr(f, cause(l), leasehold.ErrReleased, redistest.Not(leasehold.ErrLost))
 
 		l = f.take(steady, "k", 1) // its Context is asked for after its end only
 		release(f, l)
@@ -206,16 +205,13 @@ func TestContextIsTheAcquiringOneAndSaysWhyItEnded(t *testing.T) {
 
 		l = acquire(s, parent)
 		wire.Cut()
-		redistest.WantErr(f, cause(l), leasehold.ErrLost)
-		redistest.WantNot(f, cause(l), leasehold.ErrReleased, leasehold.ErrMaxHold, leasehold.ErrRevoked)
-		redistest.WantText(f, cause(l), f.Family+"/k")
+		redistest.WantErr(f, cause(l), leasehold.ErrLost, redistest.Not(leasehold.ErrReleased, leasehold.ErrMaxHold, leasehold.ErrRevoked), redistest.Says(f.Family+"/k"))
 		wire.Heal()
 		redistest.WantErr(f, l.Release(), leasehold.ErrLost)
 
 		l = acquire(steady, parent)
 		harness.Close(f, steady)
-		redistest.WantErr(f, cause(l), leasehold.ErrClosed)
-		redistest.WantNot(f, cause(l), leasehold.ErrLost)
+		redistest.WantErr(f, cause(l), leasehold.ErrClosed, redistest.Not(leasehold.ErrLost))
 		redistest.WantErr(f, l.Release(), leasehold.ErrReleased, redistest.Not(leasehold.ErrLost))
 	})
 }
