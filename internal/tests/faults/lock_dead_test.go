@@ -16,6 +16,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/permits"
 	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -60,14 +61,9 @@ func passDeadWaiters(t *testing.T, srv *redistest.Server, waiters int, release t
 	defer h.Close(context.Background())
 	first := redistest.Must(h.Lock(t.Context(), "k"))(t)
 	dead := newDeadProcess(t, rdb, waiters)
-	locked := make(chan *mutex.Lock, 1)
 	living := redistest.Must(mutex.New(srv.Client(), mutex.Config{Name: "dead"}))(t)
 	defer living.Close(context.Background())
-	go func() {
-		l, err := living.Lock(t.Context(), "k")
-		redistest.NoError(t, err)
-		locked <- l
-	}()
+	locked := harness.Start(t, func() (*mutex.Lock, error) { return living.Lock(t.Context(), "k") })
 	redistest.Eventually(t, "the living waiter", func() bool {
 		dead.signs()
 		last := rdb.ZRange(t.Context(), dead.names.Part("queue"), -1, -1).Val()
@@ -82,7 +78,7 @@ func passDeadWaiters(t *testing.T, srv *redistest.Server, waiters int, release t
 	time.Sleep(release - time.Since(died)) // the server runs on this machine
 	released := rdb.Time(t.Context()).Val()
 	redistest.WantErr(t, first.Unlock())
-	l := redistest.Get(t, "the lock", locked)
+	l := locked.Got()
 	granted, late := time.UnixMicro(int64(l.Token())), lateness()
 	calls := redistest.Commandstats(t, rdb)["evalsha"] - before
 	redistest.NoError(t, l.Unlock())

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -65,19 +66,12 @@ func TestServerClockSetBackUnderADeadHolder(t *testing.T) {
 	l := redistest.Must(open(proxy.Client(func(o *redis.Options) { o.ReadTimeout = time.Second })).Lock(t.Context(), key))(t)
 	proxy.Cut(true, true)
 	clock.Shift(-time.Hour)
-	granted := make(chan error, 1)
-	var token uint64
 	live := open(srv.Client())
-	go func() {
+	waiter := harness.Start(t, func() (*mutex.Lock, error) {
 		ctx, cancel := within()
 		defer cancel()
-		l, err := live.Lock(ctx, key)
-		if err == nil {
-			token = l.Token()
-			err = l.Unlock()
-		}
-		granted <- err
-	}()
+		return live.Lock(ctx, key)
+	})
 	<-l.Context().Done() // told by its own clock, in time
 	t.Logf("the dead holder was told: %v", context.Cause(l.Context()))
 	holders := "leasehold:mtx:{" + name + ":" + key + "}:holders"
@@ -87,17 +81,9 @@ func TestServerClockSetBackUnderADeadHolder(t *testing.T) {
 	left := time.UnixMilli(int64(ends[0].Score)).Sub(now)
 	t.Logf("the dead holder's lease lasts for another %v", left)
 	redistest.Check(t, left <= time.Hour+ttl, "the lease lasts for %v; want an hour and the TTL at most", left)
-	select {
-	case err := <-granted:
-		t.Fatalf("granted beside a lease that has not ended: %v", err)
-	default:
-	}
+	redistest.CheckNow(t, !waiter.Ended(), "granted beside a lease that has not ended: %v", waiter.Err)
 	clock.Shift(0)
-	select {
-	case err := <-granted:
-		redistest.WantErr(t, err)
-		redistest.Check(t, token > l.Token(), "token %d after %d", token, l.Token())
-	case <-time.After(patience):
-		t.Fatal("the waiter waits on")
-	}
+	next := waiter.Within(patience, "the waiter").Got()
+	redistest.Check(t, next.Token() > l.Token(), "token %d after %d", next.Token(), l.Token())
+	redistest.WantErr(t, next.Unlock())
 }

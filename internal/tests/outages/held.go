@@ -24,8 +24,8 @@ type heldOne struct {
 	lease
 	token   uint64
 	release func() error
-	next    chan error // what the waiter was told
-	after   uint64     // the waiter's token
+	next    *harness.Call[struct{}] // of the waiter
+	after   uint64                  // the waiter's token
 }
 
 const (
@@ -41,7 +41,7 @@ func (c *crowd) hold() *held {
 	one := &heldOne{name: "lock", holders: c.part("mtx", longKey, "holders"), lease: l, token: l.Token(), release: l.Unlock}
 	two := &heldOne{name: "permits", holders: c.part("sem", longKey, "holders"), lease: p, release: p.Release}
 	h := &held{crowd: c, since: time.Now(), leases: []*heldOne{one, two}}
-	one.wait(c.Context(), func(ctx context.Context) (func() error, error) {
+	one.next = c.turn(func(ctx context.Context) (func() error, error) {
 		l, err := m2.Lock(ctx, longKey)
 		if err != nil {
 			return nil, err
@@ -49,7 +49,7 @@ func (c *crowd) hold() *held {
 		one.after = l.Token()
 		return l.Unlock, nil
 	})
-	two.wait(c.Context(), func(ctx context.Context) (func() error, error) {
+	two.next = c.turn(func(ctx context.Context) (func() error, error) {
 		p, err := s2.AcquireN(ctx, longKey, limit)
 		if err != nil {
 			return nil, err
@@ -62,23 +62,24 @@ func (c *crowd) hold() *held {
 	return h
 }
 
-// wait asks again where Redis could not be asked.
-func (o *heldOne) wait(ctx context.Context, acquire func(context.Context) (func() error, error)) {
-	o.next = make(chan error, 1)
-	go func() {
+// turn waits for a lease, and gives it back. It asks again where Redis could not be asked.
+func (c *crowd) turn(acquire func(context.Context) (func() error, error)) *harness.Call[struct{}] {
+	ctx := c.Context()
+	return harness.Begin(c, func() error {
 		release, err := acquire(ctx)
 		for ; errors.Is(err, leasehold.ErrUnavailable) && ctx.Err() == nil; release, err = acquire(ctx) {
 			time.Sleep(10 * time.Millisecond)
 		}
-		if err == nil {
-			// What is handed over is confirmed only by a renewal: a process that
-			// did not run for two seconds right then has lost it again.
-			if err = release(); errors.Is(err, leasehold.ErrLost) {
-				err = nil
-			}
+		if err != nil {
+			return err
 		}
-		o.next <- err
-	}()
+		// What is handed over is confirmed only by a renewal: a process that
+		// did not run for two seconds right then has lost it again.
+		if err = release(); errors.Is(err, leasehold.ErrLost) {
+			return nil
+		}
+		return err
+	})
 }
 
 // keptOrTold: a lease whose Context goes on is held in Redis too, and released without an error; a holder
@@ -105,12 +106,7 @@ func (h *held) keptOrTold() (kept int) {
 		redistest.Expect(h, o.release(), nil, "release of a %s that was kept: %v", o.name)
 	}
 	for _, o := range h.leases {
-		select {
-		case err := <-o.next:
-			redistest.Expect(h, err, nil, "the waiter for the %s: %v", o.name)
-		case <-time.After(patience):
-			h.Errorf("the waiter for the %s waits on", o.name)
-		}
+		redistest.Expect(h, o.next.Within(patience, "the waiter for the "+o.name).Err, nil, "the waiter for the %s: %v", o.name)
 	}
 	lock := h.leases[0]
 	redistest.Check(h, lock.after > lock.token, "the waiter has token %d, the holder had %d", lock.after, lock.token)

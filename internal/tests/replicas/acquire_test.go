@@ -91,10 +91,9 @@ func TestNothingIsHandedOverWithoutReplicas(t *testing.T) {
 					for i := range held {
 						held[i] = granted(t, holding, fmt.Sprint("k", i))
 					}
-					outcome := make(chan []error, 1)
-					go func() {
-						outcome <- attempt(tries, func(i int) (lease, error) { return waiting.acquire(t.Context(), fmt.Sprint("k", i)) })
-					}()
+					outcome := harness.Start(t, func() ([]error, error) {
+						return attempt(tries, func(i int) (lease, error) { return waiting.acquire(t.Context(), fmt.Sprint("k", i)) }), nil
+					})
 					redistest.Eventually(t, "all to wait", func() bool {
 						queued := int64(0)
 						for _, key := range rdb.Keys(t.Context(), "leasehold:*queue").Val() {
@@ -104,7 +103,7 @@ func TestNothingIsHandedOverWithoutReplicas(t *testing.T) {
 					})
 					x.Cut()
 					wantGivenBack(t, held)
-					wantUnconfirmed(t, redistest.Get(t, "the outcome", outcome))
+					wantUnconfirmed(t, outcome.Got())
 				})
 			}
 		}
@@ -193,15 +192,14 @@ func TestNobodyElseWaitsForReplicas(t *testing.T) {
 		h := newHandle(t, rdb, mutex.Config{Name: redistest.Name(t), Replicas: 2, ReplicaWait: wait})
 		held := redistest.Must(h.acquire(t.Context(), "held"))(t)
 		x.Cut()
-		done := make(chan []error, 1)
-		go func() {
-			done <- attempt(100, func(i int) (lease, error) { return h.acquire(t.Context(), fmt.Sprint("k", i)) })
-		}()
+		done := harness.Start(t, func() ([]error, error) {
+			return attempt(100, func(i int) (lease, error) { return h.acquire(t.Context(), fmt.Sprint("k", i)) }), nil
+		})
 		awaitBlocked(t, rdb)
 		began := time.Now()
 		redistest.Expect(t, held.giveBack(), nil, "give back: %v")
 		redistest.AtMost(t, time.Since(began), wait*9/10, "giving back took %v")
-		for _, err := range redistest.Get(t, "the callers", done) {
+		for _, err := range done.Got() {
 			redistest.WantErr(t, err, leasehold.ErrUnavailable, redistest.Says("0 of 2 replicas"))
 		}
 		took := time.Since(began)

@@ -152,25 +152,17 @@ func (c *takers) grantedTwice(rdb redis.UniversalClient) (double int) {
 	other.Replicas, other.TTL = 0, time.Minute
 	m := redistest.Must(mutex.New(rdb, other))(c.t)
 	defer harness.CloseWithin(c.t, 30*time.Second, m)
-	keys := make(chan string)
 	var all sync.WaitGroup
-	for range 8 {
+	for key, l := range c.locks {
 		all.Go(func() {
-			for key := range keys {
-				_, err := m.TryLock(context.Background(), key)
-				l := c.locks[key]
-				if err == nil && time.Now().Before(l.Deadline()) {
-					c.mu.Lock()
-					double++
-					c.mu.Unlock()
-				}
+			_, err := m.TryLock(context.Background(), key)
+			if err == nil && time.Now().Before(l.Deadline()) {
+				c.mu.Lock()
+				double++
+				c.mu.Unlock()
 			}
 		})
 	}
-	for key := range c.locks {
-		keys <- key
-	}
-	close(keys)
 	all.Wait()
 	return double
 }

@@ -131,11 +131,10 @@ var Leases = []Situation{
 			if _, err := h.Acquire(gone, "k"); err == nil {
 				s.Error("Acquire got a third permit of two")
 			}
-			second := make(chan *semaphore.Lease)
-			go func() { l, _ := h.Acquire(s.Context(), "k"); second <- l }()
+			second := harness.Start(s, func() (*semaphore.Lease, error) { return h.Acquire(s.Context(), "k") })
 			time.Sleep(2 * time.Second)
 			s.must(first.Release())
-			s.must((<-second).Release())
+			s.must(second.Got().Release())
 		},
 	},
 	{
@@ -207,11 +206,10 @@ var Leases = []Situation{
 			ctx, cancel := context.WithCancel(s.Context())
 			defer cancel()
 			release := s.wire.StallReplies("enter")
-			ended := make(chan error)
-			go func() { _, err := h.Acquire(ctx, "k"); ended <- err }()
+			waiter := harness.Start(s, func() (*semaphore.Lease, error) { return h.Acquire(ctx, "k") })
 			synctest.Wait()
 			cancel()
-			redistest.Check(s, <-ended != nil, "Acquire got a lease though its reply was held up")
+			_ = waiter.Failed()
 			release()
 		},
 	},
@@ -234,11 +232,10 @@ var Loads = []Situation{
 			cfg := singleflight.Config[string]{TTL: time.Minute, Jitter: -1, StaleFor: time.Minute}
 			a, b := s.cache(s.a, cfg), s.cache(s.b, cfg)
 			slow := func(context.Context) (string, error) { time.Sleep(time.Second); return "v", nil }
-			done := make(chan error)
-			go func() { _, err := a.Do(s.Context(), "k", slow); done <- err }()
+			first := harness.Start(s, func() (string, error) { return a.Do(s.Context(), "k", slow) })
 			synctest.Wait()
 			redistest.Must(b.Do(s.Context(), "k", slow))(s)
-			s.must(<-done)
+			first.Got()
 			redistest.Must(b.Do(s.Context(), "k", slow))(s)
 			time.Sleep(time.Minute)
 			redistest.Must(b.Do(s.Context(), "k", slow))(s)
