@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -133,13 +134,8 @@ func TestHookThatEndsItsCallerLeavesNoLock(t *testing.T) {
 					_, _ = m.DoOnce(ctx, s.Key, "slot", time.Minute, func(context.Context, uint64) error { h.on.Store(true); return nil })
 				},
 			} {
-				ended := make(chan struct{})
-				go func() {
-					defer close(ended)
-					f()
-					t.Errorf("the goroutine of %s goes on", call)
-				}()
-				redistest.Get(t, "the end of "+call, ended)
+				ends := harness.Begin(t, func() error { f(); return nil })
+				redistest.Check(t, errors.Is(ends.Failed(), harness.ErrExited), "%s: %v; want that it ends its goroutine", call, ends.Err)
 				soon, cancel := context.WithTimeout(t.Context(), redistest.Soon)
 				redistest.NoError(t, other.Do(soon, s.Key, nothing))
 				cancel()

@@ -168,9 +168,7 @@ func TestClocksOfTwoNodesStandApart(t *testing.T) {
 				at.WaitQueued(1)
 				redistest.WantErr(t, l.Release())
 				next := waiter.Got()
-				if left := time.Until(next.Deadline()); left > ttl || left < ttl/2 {
-					t.Errorf("key %s: a waiter's Deadline is in %v; the TTL is %v", key, left, ttl)
-				}
+				redistest.Between(t, time.Until(next.Deadline()), ttl/2, ttl, "key %s: a waiter's Deadline is in %v", key)
 				redistest.WantErr(t, next.Release())
 			}
 		})

@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/loads"
 	"github.com/leasehold-go/leasehold/internal/permits"
 	"github.com/leasehold-go/leasehold/internal/protocol"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/luascripts"
 )
 
@@ -30,9 +31,7 @@ func number(t *testing.T, name string) int64 {
 func numberIn(t *testing.T, script, name string) int64 {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)^ *local ` + name + ` = (\d+)`).FindStringSubmatch(script)
-	if m == nil {
-		t.Fatalf("the scripts set no %s", name)
-	}
+	redistest.CheckNow(t, m != nil, "the scripts set no %s", name)
 	return must(strconv.ParseInt(m[1], 10, 64))(t)
 }
 
@@ -80,9 +79,7 @@ func (r *request) rejecting(rejected loads.Rejected) *request {
 // await makes a request for a load wait for the load of a token, as the reply "queued" does.
 func (r *request) await(t interface{ Fatal(...any) }, token uint64) {
 	const queued = 2
-	if _, err := r.ReadEnter(&call.Call{}, []int64{queued, 1, 1000, int64(token), 1}); err != nil {
-		t.Fatal(err)
-	}
+	must(r.ReadEnter(&call.Call{}, []int64{queued, 1, 1000, int64(token), 1}))(t)
 }
 
 // loads is the request as one for the right to load.

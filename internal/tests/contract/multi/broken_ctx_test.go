@@ -118,28 +118,23 @@ func ctxThatBreaks(f *fixture, breaks func(method string)) {
 			for first := 1; ; first++ {
 				var n atomic.Int32
 				ctx, cancel := context.WithTimeout(f.Context(), 10*time.Second)
-				ended := make(chan struct{})
-				go func() {
-					defer close(ended)
+				<-harness.Begin(f, func() error {
 					defer func() {
 						raised := recover()
 						redistest.Check(f, raised == nil || raised == method, "%s: its caller gets %v", name, raised)
 					}()
-					_ = do(harness.BrokenCtx{Context: ctx, Before: func(m string) {
+					return do(harness.BrokenCtx{Context: ctx, Before: func(m string) {
 						if m == method && int(n.Add(1)) >= first {
 							breaks(m)
 						}
 					}})
-				}()
-				<-ended
+				}).Done
 				cancel()
 				if int(n.Load()) < first {
 					break // it is not called so often
 				}
 				bounded, cancel := context.WithTimeout(f.Context(), time.Second) // less than a TTL
-				if err := do(bounded); err != nil {
-					f.Errorf("%s after %s broke at call %d: %v", name, method, first, err)
-				}
+				redistest.Expect(f, do(bounded), nil, "%s after %s broke at call %d: %v", name, method, first)
 				cancel()
 			}
 		}
@@ -177,17 +172,15 @@ func TestCtxThatEndsBadly(t *testing.T) {
 						p.wire.Stall()
 						parent, cancel := context.WithTimeout(f.Context(), bound)
 						ctx := harness.EndedBadly{Context: parent, Ended: make(chan struct{}), How: err}
-						ended := make(chan struct{})
-						go func() {
-							defer close(ended)
+						ends := harness.Begin(f, func() error {
 							defer func() { _ = recover() }()
-							_ = call(ctx)
-						}()
+							return call(ctx)
+						})
 						time.Sleep(50 * time.Millisecond)
 						close(ctx.Ended)
 						time.Sleep(time.Millisecond)
 						p.wire.Heal()
-						redistest.Get(f, "the end of "+name, ended)
+						ends.Within(redistest.Soon, name)
 						cancel()
 					}
 				})

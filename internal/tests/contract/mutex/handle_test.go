@@ -162,9 +162,7 @@ func TestShutdownLetsHoldersFinish(t *testing.T) {
 		}
 		redistest.WantErr(f, redistest.ErrorOf(m.TryLock(f.Context(), "new")), leasehold.ErrClosed)
 		time.Sleep(10 * time.Second) // longer than the TTL: the lease is renewed
-		if err := held.Context().Err(); err != nil {
-			f.Errorf("the holder's Context has ended: %v", context.Cause(held.Context()))
-		}
+		redistest.Expect(f, context.Cause(held.Context()), nil, "the holder's Context has ended: %v")
 		redistest.NoError(f, held.Extend(f.Context(), 2*time.Second))
 		redistest.CheckNow(f, !done.Ended(), "Shutdown returned %v beside a holder", done.Err)
 		f.WantHeld("k", 1)
@@ -172,9 +170,7 @@ func TestShutdownLetsHoldersFinish(t *testing.T) {
 		done.Got()
 		f.WantHeld("k", 0)
 		unlock(f, theirs)
-		if err := m.Shutdown(f.Context()); err != nil { // a second one does no harm
-			f.Error(err)
-		}
+		redistest.NoError(f, m.Shutdown(f.Context())) // a second one does no harm
 	})
 }
 

@@ -55,9 +55,8 @@ func TestAnExtendedLeaseIsNotPassedOn(t *testing.T) {
 		redistest.WantErr(f, l.Extend(f.Context(), time.Hour))
 		unlock(f, l)
 		next := w.Got()
-		if next.ID() == l.ID() || time.Until(next.Deadline()) > time.Minute {
-			f.Fatalf("the extended lease was passed on, until %v", time.Until(next.Deadline()))
-		}
+		left := time.Until(next.Deadline())
+		redistest.CheckNow(f, next.ID() != l.ID() && left <= time.Minute, "the extended lease was passed on, for %v", left)
 		redistest.CheckNow(f, next.Token() > l.Token(), "token %d after %d", next.Token(), l.Token())
 		unlock(f, next)
 	})
@@ -111,9 +110,8 @@ func TestATokenAheadOfTheClockIsNotCountedOn(t *testing.T) {
 		redistest.WantErr(f, f.Server.Set(f.Part("k", "fence"), strconv.FormatUint(ahead, 10)))
 		l := f.take(m, "k")
 		for turn := range uint64(3) {
-			if l.Token() != ahead+1+turn || f.fence("k") != l.Token() {
-				f.Fatalf("turn %d has token %d, and the fence is %d; the token before was %d", turn, l.Token(), f.fence("k"), ahead)
-			}
+			redistest.Require(f, l.Token(), ahead+1+turn, "turn %d has token %d", turn)
+			redistest.Require(f, f.fence("k"), l.Token(), "at turn %d the fence is %d", turn)
 			w := line(f.Context(), m, f)
 			unlock(f, l)
 			l = w.Got()

@@ -80,9 +80,7 @@ func TestKeptPermitsGoBackAfterKeepFor(t *testing.T) {
 		all := f.Subscribed("leasehold")
 		redistest.Check(f, len(all) == 0, "still subscribed to %v", all)
 		time.Sleep(2 * time.Second) // the register of those that keep
-		if all := f.Server.Keys(); len(all) != 0 {
-			f.Errorf("left: %v", all)
-		}
+		redistest.Expect(f, len(f.Server.Keys()), 0, "%d keys are left")
 	})
 }
 
@@ -114,9 +112,7 @@ func TestTurnsOfAKeptPermitAreTheirOwn(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.WithValue(f.Context(), name{}, n))
 			l := redistest.Must(s.Acquire(ctx, "k"))(f)
 			redistest.CheckNow(f, l.Context().Value(name{}) == any(n), "turn %d has the Context of turn %v", n, l.Context().Value(name{}))
-			if left := time.Until(l.Deadline()); left > 300*time.Millisecond || left < 150*time.Millisecond {
-				f.Fatalf("turn %d has %v; want MaxHold, or what is left of the lease", n, left)
-			}
+			redistest.Between(f, time.Until(l.Deadline()), 150*time.Millisecond, 300*time.Millisecond, "turn %d has %v", n) // MaxHold, or what is left
 			time.Sleep(250 * time.Millisecond)
 			err := l.Context().Err()
 			redistest.CheckNow(f, err == nil, "turn %d ended within MaxHold: %v", n, context.Cause(l.Context()))

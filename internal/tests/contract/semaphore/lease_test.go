@@ -75,17 +75,10 @@ func TestDoReleasesOnPanicAndGoexit(t *testing.T) {
 			_ = s.Do(f.Context(), "k", func(context.Context) error { panic("boom") })
 		}()
 		f.WantHeld("k", 0)
-		done := make(chan bool)
-		go func() {
-			returned := false
-			defer func() { done <- returned }()
-			_ = s.Do(f.Context(), "k", func(context.Context) error {
-				runtime.Goexit()
-				return nil
-			})
-			returned = true
-		}()
-		redistest.CheckNow(f, !redistest.Get(f, "the end of the goroutine", done), "Do returned after Goexit")
+		exits := harness.Begin(f, func() error {
+			return s.Do(f.Context(), "k", func(context.Context) error { runtime.Goexit(); return nil })
+		})
+		redistest.WantErr(f, exits.Failed(), harness.ErrExited)
 		f.WantHeld("k", 0)
 	})
 }
