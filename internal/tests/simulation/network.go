@@ -24,8 +24,14 @@ type network struct {
 	faults map[verb][]step
 
 	mu      sync.Mutex
-	over    bool   // no more faults
-	replies []step // that came, as steps that lose them
+	over    bool    // no more faults
+	replies []reply // that came
+}
+
+// reply is when a reply came, and for which client.
+type reply struct {
+	at     time.Duration
+	client int
 }
 
 func newNetwork(s schedule, dial func() (net.Conn, error)) *network {
@@ -301,7 +307,7 @@ func (c *conn) passes(dir string, what []byte) (passes, ends bool) {
 	now := time.Now()
 	if dir == replies {
 		c.l.n.mu.Lock()
-		c.l.n.replies = append(c.l.n.replies, step{at: now.Sub(c.l.n.start), client: c.l.client, verb: lose, dir: replies, span: time.Microsecond})
+		c.l.n.replies = append(c.l.n.replies, reply{now.Sub(c.l.n.start), c.l.client})
 		c.l.n.mu.Unlock()
 	}
 	if subscribed && dir == replies {

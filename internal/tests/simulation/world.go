@@ -47,8 +47,8 @@ var (
 type outcome struct {
 	violation *violation
 	tally     map[string]int
-	replies   []step // to the calls of the schedule, as steps that lose them
-	loads     int    // of these calls
+	replies   []reply // to the calls of the schedule
+	loads     int     // of these calls
 }
 
 // run plays a schedule in a bubble of its own.
@@ -84,7 +84,7 @@ type world struct {
 	ended  chan struct{} // no more looks at the server
 	ops    sync.WaitGroup
 
-	replies []step // see outcome
+	replies []reply // see outcome
 	loads   int
 
 	mu       sync.Mutex
