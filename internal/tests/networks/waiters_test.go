@@ -22,7 +22,8 @@ func TestManyWaitersOfManyKeys(t *testing.T) {
 	for _, keys := range either([]int{20000, 60000}, []int{2000}) {
 		t.Run(fmt.Sprint(keys), func(t *testing.T) {
 			eachSite(t, 0, false, func(s *site) {
-				holder := s.hold(keys)
+				holder := redistest.StartChild(s.T, "networks-holder", s.network.Addr(), fmt.Sprint(keys))
+				holder.Expect("held")
 				rdb := s.far()
 				m, beside := s.newMutex(rdb, 120*time.Second), s.newMutex(rdb, 6*time.Second)
 				own := s.lockMany(beside, "own", either(500, 100))
@@ -49,14 +50,6 @@ func TestManyWaitersOfManyKeys(t *testing.T) {
 			})
 		})
 	}
-}
-
-// hold has another process hold many keys, until it reads a line.
-func (s *site) hold(keys int) *redistest.Child {
-	s.Helper()
-	holder := redistest.StartChild(s.T, "networks-holder", s.network.Addr(), fmt.Sprint(keys))
-	holder.Expect("held")
-	return holder
 }
 
 // places returns on how many of the keys that are held somebody has a place in the queue.

@@ -66,16 +66,12 @@ func TestStoredLimitGoesFirst(t *testing.T) {
 	})
 }
 
-func maxWait(d time.Duration) func(*semaphore.Config) {
-	return func(c *semaphore.Config) { c.MaxWait = d }
-}
-
 // MaxWait bounds the wait of each call that waits: its end is busy, and neither an
 // outage nor a ctx that ended. It leaves nothing behind.
 func TestMaxWaitEndsTheWait(t *testing.T) {
 	some(t, func(f *fixture) {
 		const bound = 500 * time.Millisecond
-		s, _ := f.open(limit(1), maxWait(bound))
+		s, _ := f.open(func(c *semaphore.Config) { c.MaxWait = bound })
 		holder := f.take(s, "k", 1)
 		for name, wait := range map[string]func(ctx context.Context) error{
 			"Acquire":  func(ctx context.Context) error { _, err := s.Acquire(ctx, "k"); return err },

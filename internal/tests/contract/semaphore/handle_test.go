@@ -17,13 +17,9 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-func nowhere(t *testing.T) redis.UniversalClient {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	t.Cleanup(func() { _ = rdb.Close() })
-	return rdb
-}
-
 func TestNewNamesEveryBadField(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer rdb.Close()
 	long := strings.Repeat("x", 513)
 	for _, c := range []struct {
 		cfg  semaphore.Config
@@ -71,7 +67,7 @@ func TestNewNamesEveryBadField(t *testing.T) {
 		{semaphore.Config{Name: strings.Repeat("{", 512), Limit: 100_000, TTL: 100 * time.Millisecond, MaxHold: 1, MaxWaiters: 1}, nil},
 		{semaphore.Config{Name: "\x00:}", Limit: 1, Prefix: strings.Repeat("a:", 256), HashKeys: true}, nil},
 	} {
-		s, err := semaphore.New(nowhere(t), c.cfg)
+		s, err := semaphore.New(rdb, c.cfg)
 		if c.want == nil {
 			redistest.Expect(t, err, nil, "%+v: %v", c.cfg)
 			continue

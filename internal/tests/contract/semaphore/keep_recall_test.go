@@ -13,12 +13,6 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-// listens waits until somebody is subscribed.
-func (f *fixture) listens(n int) {
-	f.Helper()
-	redistest.Eventually(f, "a subscription", func() bool { return len(f.Subscribed("leasehold")) >= n })
-}
-
 // A request that finds no room recalls what rests, whether its own process keeps leases or not.
 func TestKeptPermitsAreRecalled(t *testing.T) {
 	each(t, func(f *fixture) {
@@ -222,7 +216,7 @@ func TestLoweredLimitRecallsKeptPermits(t *testing.T) {
 		a, _ := f.keeper(limit(4), keepFor(2*time.Second))
 		b, _ := f.open(limit(4))
 		f.keep(a, "k", 3)
-		f.listens(1)
+		redistest.Eventually(f, "a subscription", func() bool { return len(f.Subscribed("leasehold")) > 0 })
 		redistest.WantErr(f, b.SetLimit(f.Context(), "k", 3))
 		f.WantHeld("k", 3)
 		redistest.WantErr(f, b.SetLimit(f.Context(), "k", 2))
