@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"testing"
@@ -30,7 +31,12 @@ func TestManyWaitersOfManyKeys(t *testing.T) {
 
 				var failed failures
 				var got sync.WaitGroup
-				began := time.Now()
+				for i := range keys { // the goroutines and the connections are there before the heap is measured
+					got.Go(func() { failed.add(pair(s.Context(), beside, fmt.Sprint("free", i))) })
+				}
+				got.Wait()
+				failed.report(s, "Lock and Unlock of a free key")
+				began, empty := time.Now(), heap()
 				for i := range keys {
 					got.Go(func() { failed.add(pair(s.Context(), m, fmt.Sprint("key", i))) })
 				}
@@ -38,6 +44,8 @@ func TestManyWaitersOfManyKeys(t *testing.T) {
 				s.Logf("%d callers had a place within %v", keys, time.Since(began).Round(time.Millisecond))
 				time.Sleep(either(15*time.Second, 4*time.Second))
 				redistest.Expect(s, s.places(keys), keys, "%d waiters have their place")
+				each := (heap() - empty) / keys
+				redistest.AtMost(s, each, 2560, "a waiter takes %d bytes of the heap")
 				if failed.report(s, "Lock of a waiter") {
 					return
 				}
@@ -50,6 +58,15 @@ func TestManyWaitersOfManyKeys(t *testing.T) {
 			})
 		})
 	}
+}
+
+// heap returns how many bytes of the heap are in use. The stacks of goroutines are not in it.
+func heap() int {
+	runtime.GC()
+	runtime.GC() // what pools let go of in the first
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
 }
 
 // places returns on how many of the keys that are held somebody has a place in the queue.
