@@ -18,11 +18,7 @@
 //	payload    bin, up to the end
 package envelope
 
-import (
-	"strconv"
-	"strings"
-	"time"
-)
+import "time"
 
 type Kind byte
 
@@ -68,14 +64,3 @@ type Envelope struct {
 
 // Head returns the first HeadLen bytes of data, or all of data if it is shorter.
 func Head(data string) string { return data[:min(len(data), HeadLen)] }
-
-// Join makes the stored form from the result of Encode, as the script does on the server. us
-// is the time of publication in µs, 0 to 9999999999999999 (which is in the year 2286). With
-// any other time, the result is an envelope that Decode refuses.
-func Join(prefix string, us int64, suffix string) string {
-	stamp := strconv.FormatInt(us, 10)
-	if n := stampLen - len(stamp); n > 0 {
-		stamp = strings.Repeat("0", n) + stamp
-	}
-	return prefix + stamp + suffix
-}

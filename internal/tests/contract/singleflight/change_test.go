@@ -133,7 +133,7 @@ func garbage(valid string) map[string]string {
 		"another schema": {Kind: envelope.Value, Schema: 77, Payload: "\xa1v", Fresh: time.Hour, Kept: time.Hour},
 	} {
 		prefix, suffix := e.Encode()
-		all[name] = envelope.Join(prefix, time.Now().UnixMicro(), suffix)
+		all[name] = fmt.Sprint(prefix, time.Now().UnixMicro(), suffix)
 	}
 	return all
 }
