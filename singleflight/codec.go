@@ -47,9 +47,10 @@ func (g *Group[T]) encode(c *callersCode, v T) (data string, err error) {
 			err = errors.New(errorText(c.runs + " panicked: " + panicText(p)))
 		}
 	}()
-	var b []byte
 	if g.cfg.Codec != nil {
+		var b []byte
 		b, err = g.cfg.Codec.Marshal(v)
+		data = string(b)
 	} else {
 		switch p := any(&v).(type) { // T says what to decode, and not what an interface holds
 		case *[]byte:
@@ -57,12 +58,12 @@ func (g *Group[T]) encode(c *callersCode, v T) (data string, err error) {
 		case *string:
 			return *p, nil
 		}
-		b, err = codec.Msgpack{}.Marshal(&v) // a pointer, so that methods of *T are found
+		data, err = codec.Marshal(&v) // a pointer, so that methods of *T are found
 	}
 	if err != nil {
 		return "", c.fix("the codec's error", err)
 	}
-	return string(b), nil
+	return data, nil
 }
 
 // decode makes a new value from its bytes, so that no two callers share one. If callers' code
@@ -94,7 +95,7 @@ func (g *Group[T]) unmarshal(data string) (v T, err error) {
 			*p = data
 			return v, nil
 		}
-		err = codec.Msgpack{}.UnmarshalString(data, &v)
+		err = codec.Unmarshal(data, &v)
 		return v, err
 	}
 	err = g.cfg.Codec.Unmarshal([]byte(data), &v)

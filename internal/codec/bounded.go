@@ -26,13 +26,13 @@ var (
 //
 // Bounded refuses interned strings (the library's "intern" tag) and extensions without content. If the target is a
 // map, reader could not tell how the decoder reads them from how it begins a value.
-func Bounded(data []byte) error {
+func Bounded(data string) error {
 	_, err := walk(data, nil)
 	return err
 }
 
 // walk implements Bounded. It appends the position of the content of each extension to contents, for reader.
-func walk[D string | []byte](data D, contents []span) ([]span, error) {
+func walk(data string, contents []span) ([]span, error) {
 	var few [16]uint64 // usually enough, so that nothing is allocated
 	open := few[:0]    // for each enclosing array or map, the number of values still to come
 	left := uint64(1)  // the same for the innermost one

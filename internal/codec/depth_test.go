@@ -56,7 +56,7 @@ func TestValuesThatContainThemselves(t *testing.T) {
 		"a ring": ring, "a pointer": &p, "a slice": l, "a map": d, "an embedded pointer": e, "interfaces": anys,
 		"a child": in, "an interface": self, "in a slice": []*node{ring}, "too long a chain": chain(maxDepth + 1),
 	} {
-		if _, err := (Msgpack{}).Marshal(v); !errors.Is(err, errDeep) {
+		if _, err := Marshal(v); !errors.Is(err, errDeep) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -75,7 +75,7 @@ func TestDeepValues(t *testing.T) {
 		"hidden fields": n, "a chain": chain(maxDepth), "interfaces": deep, "the same twice": []*node{shared, shared},
 		"nil": nil, "a nil pointer": (*node)(nil), "embedded": tree{Children: []any{tree{}, nil}},
 	} {
-		data, err := (Msgpack{}).Marshal(v)
+		data, err := Marshal(v)
 		if err == nil {
 			err = Bounded(data)
 		}

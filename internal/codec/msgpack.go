@@ -1,16 +1,5 @@
-// Package codec turns values into bytes and back. It uses MessagePack, and bounds how much
-// memory the bytes can make it allocate.
-package codec
-
-import (
-	"fmt"
-	"sync"
-
-	"github.com/vmihailenco/msgpack/v5"
-)
-
-// Msgpack is the default codec: MessagePack as vmihailenco/msgpack writes it, with its struct
-// tags except "intern". It does not trust the data that it decodes.
+// Package codec turns values into bytes and back. It uses MessagePack as vmihailenco/msgpack writes it, with its struct
+// tags except "intern", and bounds how much memory the bytes can make it allocate.
 //
 // Unmarshal allocates memory in proportion to the data. An element of a slice, a value of a map and the target of a
 // pointer can each come from a single byte (nil, or an empty map). If S is the size of the largest of them in the
@@ -21,7 +10,14 @@ import (
 // registered with the library run as they are. An extension must be read as a whole, as
 // msgpack.RegisterExt does. If a struct is embedded by pointer, the library starts a goroutine
 // when it first decodes it, and keeps that goroutine and some 256 empty structs for ever.
-type Msgpack struct{}
+package codec
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
 
 // maxPooled bounds the data, in bytes, after which a decoder is reused. Its buffers have grown with the data.
 const maxPooled = 1 << 20
@@ -38,26 +34,23 @@ var decodings = sync.Pool{New: func() any { return &decoding{dec: msgpack.NewDec
 
 // Marshal encodes v. It returns an error if v contains itself, and instead of data that
 // Unmarshal would refuse, because such data would be stored in vain.
-func (Msgpack) Marshal(v any) ([]byte, error) {
+func Marshal(v any) (string, error) {
 	if err := CheckDepth(v); err != nil {
-		return nil, err
+		return "", err
 	}
-	data, err := msgpack.Marshal(v)
+	b, err := msgpack.Marshal(v)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
+	data := string(b)
 	if err := Bounded(data); err != nil {
-		return nil, err
+		return "", err
 	}
 	return data, nil
 }
 
-// Unmarshal decodes data, which must be Bounded, into *v. The result shares no memory with
-// data. If Unmarshal fails, it may have set a part of *v.
-func (m Msgpack) Unmarshal(data []byte, v any) error { return m.UnmarshalString(string(data), v) }
-
-// UnmarshalString is like Unmarshal for a string, which it does not copy.
-func (Msgpack) UnmarshalString(data string, v any) (err error) {
+// Unmarshal decodes data, which must be Bounded, into *v. If Unmarshal fails, it may have set a part of *v.
+func Unmarshal(data string, v any) (err error) {
 	d := decodings.Get().(*decoding)
 	d.contents, err = walk(data, d.contents[:0])
 	if err == nil {

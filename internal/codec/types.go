@@ -8,7 +8,7 @@ import (
 )
 
 // Fingerprint returns a text that two versions of a type share only if each can read what the other wrote, as far as
-// types tell. all says that it is not known what the codec of the values sees; otherwise it is Msgpack.
+// types tell. all says that it is not known what the codec of the values sees; otherwise it is this package.
 func Fingerprint(t reflect.Type, all bool) string {
 	f := &fingerprint{all: all, seen: map[reflect.Type]int{}}
 	f.add(t)
@@ -99,7 +99,7 @@ func (f *fingerprint) isStored(field reflect.StructField) bool {
 	}
 }
 
-// Unstorable says why values of a type do not come back from Msgpack as they were. It returns ""
+// Unstorable says why values of a type do not come back from Unmarshal as they were. It returns ""
 // if the type does not show a reason.
 func Unstorable(t reflect.Type) string {
 	if t.Kind() == reflect.Interface && t.NumMethod() == 0 {
@@ -146,7 +146,7 @@ func (f *fingerprint) unstorable(t reflect.Type, path string) string {
 	return ""
 }
 
-// RunsMethods reports whether Msgpack runs methods of users' types when it decodes a t. Those of
+// RunsMethods reports whether Unmarshal runs methods of users' types when it decodes a t. Those of
 // the standard library are harmless.
 func RunsMethods(t reflect.Type) bool { return ownMethodsBelow(t, map[reflect.Type]bool{}) }
 

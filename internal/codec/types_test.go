@@ -18,7 +18,7 @@ import (
 // withCodec is the fingerprint of a type whose Codec is the caller's.
 func withCodec[T any]() string { return codec.Fingerprint(reflect.TypeFor[T](), true) }
 
-// Msgpack does not say which type is in an interface, and writes no hidden field. So such a
+// MessagePack does not say which type is in an interface, and writes no hidden field. So such a
 // value would come back as another one, or not at all.
 func TestTypesThatDoNotComeBackAreRefused(t *testing.T) {
 	type (
@@ -118,9 +118,9 @@ func TestExtensionsWork(t *testing.T) {
 		Name: "s", Corner: p, More: []*point{p, {1, 2}}, Any: p,
 		Seen: time.Unix(0, 0xdf<<22), Extra: map[string]any{"p": p, "t": time.Unix(0, 0xdf<<22)},
 	}
-	data := redistest.Must(codec.Msgpack{}.Marshal(&want))(t)
+	data := redistest.Must(codec.Marshal(&want))(t)
 	var got shape
-	if err := (codec.Msgpack{}).Unmarshal(data, &got); err != nil || !reflect.DeepEqual(got, want) {
+	if err := codec.Unmarshal(data, &got); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v became %+v, %v", want, got, err)
 	}
 }
@@ -146,9 +146,9 @@ func TestExtensionIsNoMap(t *testing.T) {
 			// A map that is really there.
 			"\xc7\x04\x01\x81\xa1A\x01",
 		} {
-			redistest.Require(t, codec.Bounded([]byte(ext)), nil, "%q: %v", ext)
+			redistest.Require(t, codec.Bounded(ext), nil, "%q: %v", ext)
 			if used := allocated(func() {
-				redistest.Check(t, (codec.Msgpack{}).Unmarshal([]byte(ext), into()) != nil, "%s: %q was decoded", what, ext)
+				redistest.Check(t, codec.Unmarshal(ext, into()) != nil, "%s: %q was decoded", what, ext)
 			}); used > slack {
 				t.Errorf("%s: %q took %d bytes", what, ext, used)
 			}
@@ -164,13 +164,13 @@ func TestExtensionsDoNotNest(t *testing.T) {
 		if ext[2] == '\x81' { // the content is the map's header
 			data = "\xdc\x27\x10" + strings.Repeat(ext+"\xa0", 5000)
 		}
-		err := codec.Msgpack{}.Unmarshal([]byte(data), new([]deepMap))
+		err := codec.Unmarshal(data, new([]deepMap))
 		redistest.Check(t, err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF), "%q: decoded to the end: %v", ext, err)
 	}
 	for _, ext := range []string{
 		"\xc7\x00\x01", "\xc8\x00\x00\x01", "\xc9\x00\x00\x00\x00\x01", "\xd4\x80\x01", "\xd5\x80\x01\x01", "\xc7\x01\x80\x01",
 	} {
-		redistest.Check(t, codec.Bounded([]byte(ext)) != nil, "%q was accepted", ext)
+		redistest.Check(t, codec.Bounded(ext) != nil, "%q was accepted", ext)
 	}
 }
 
@@ -199,9 +199,9 @@ func TestCarelessExtensionDecoders(t *testing.T) {
 		{"by the byte", "\x92\xd6\x06\xdf\xff\xff\xff\xc0", true, false},
 	} {
 		msgpack.RegisterExtDecoder(6, careless{}, read(c.byByte))
-		redistest.Expect(t, codec.Bounded([]byte(c.data)), nil, "%s: %v", c.what)
+		redistest.Expect(t, codec.Bounded(c.data), nil, "%s: %v", c.what)
 		var v []any
-		if err := (codec.Msgpack{}).Unmarshal([]byte(c.data), &v); (err == nil) != c.ok {
+		if err := codec.Unmarshal(c.data, &v); (err == nil) != c.ok {
 			t.Errorf("%s: %v, %v", c.what, v, err)
 		}
 	}
