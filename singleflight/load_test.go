@@ -2,10 +2,12 @@ package singleflight
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/leasehold-go/leasehold/internal/envelope"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
@@ -26,12 +28,14 @@ func TestLoadAsksForItsPermitAgain(t *testing.T) {
 }
 
 // A loader may return its ctx's error before the time-out of its load is noticed. It is the same time-out, and no
-// deadline of a caller's.
+// deadline of a caller's. A loader's own deadline is the loader's error.
 func TestTimeOutIsNoDeadlineOfTheCaller(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, ErrLoadTimeout)
 	defer cancel()
 	got := (&load[string]{}).lookAt(ctx, &callersCode{}, ctx.Err())
 	redistest.Check(t, got == timedOut, "the failure is %v", got.err)
+	got = (&load[string]{g: &Group[string]{}}).lookAt(t.Context(), &callersCode{}, context.DeadlineExceeded)
+	redistest.Check(t, got.kind == envelope.Failure && errors.Is(got.err, context.DeadlineExceeded), "the failure is %v", got.err)
 }
 
 // Of two Invalidates of one handle, the first one's reply may come last. What was published

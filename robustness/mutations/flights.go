@@ -125,7 +125,7 @@ var flights = []mutation{
 		"case len(data) > g.cfg.MaxValueBytes:", "case false:"),
 	cut("flight: without Redis no caller joins that can reach it", "singleflight/wait.go", cache, "LocalLoad",
 		"\t\tf.closeJoining()\n\t\tfirst :=", "\t\tfirst :="),
-	cut("flight: an Observer's ctx that ends its goroutine keeps nobody waiting", "singleflight/load.go", cacheTests, "TestObserverWhoseCtx",
+	cut("flight: an Observer's ctx that ends its goroutine keeps nobody waiting", "singleflight/load.go", cacheTests, "TestObserverThatLeavesABrokenCtx",
 		"\tctx, cancel := d.ctx,", "\tif replaced == nil {\n\t\treplaced = d.ctx\n\t}\n\tctx, cancel := replaced,"),
 	cut("flight: a slow call doesn't age values", "internal/call/servers.go", "./internal/call", "TestRefined",
 		"by.Got.Sub(s.Got) >= maxSampleAge || by.Micros > latest || latest >= by.Latest(by.Got)", "latest >= 0 || true"),

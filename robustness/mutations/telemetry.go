@@ -24,7 +24,7 @@ var telemetry = []mutation{
 		"if _, known := r.away[name]; !known {", "if true {"),
 	cut("events: the loader gets the Observer's ctx", "singleflight/observe.go", events, "",
 		"\t\treplaced = nested.", "\t\t_ = nested."),
-	cut("events: no method of that ctx ends the process", "singleflight/observe.go", "./internal/tests/contract/singleflight", "TestObserverThatLeavesNoCtx",
+	cut("events: no method of that ctx ends the process", "singleflight/observe.go", "./internal/tests/contract/singleflight", "TestObserverThatLeavesABrokenCtx",
 		"nested.Calm{Context: l.Context}\n", "nested.Calm{Context: l.Context}.Context\n"),
 	cut("events: logs name the hash of the key", "internal/lease/events.go", events, "",
 		"hex.EncodeToString(sum[:8])", "a.res.Label()+hex.EncodeToString(sum[:0])"),

@@ -265,28 +265,6 @@ func TestDoManyPartial(t *testing.T) {
 	})
 }
 
-// What others load is waited for, and not loaded again; extra keys of a loader's map are none of ours.
-func TestDoManyWaitsForOthers(t *testing.T) {
-	some(t, func(f *fixture) {
-		g, other := f.two()
-		o, b := newOrigin(f), newBatches()
-		alone, theirs := begin(f, f.Context(), other, "theirs", o, o.load)
-		here, ours := begin(f, f.Context(), g, "here", o, o.load)
-		all := doMany(f, f.Context(), g, []string{"theirs", "own", "here"}, b)
-		keys := redistest.Get(f, "the load", b.began)
-		redistest.CheckNow(f, fmt.Sprint(keys) == "[own]", "loads %v", keys)
-		redistest.Eventually(f, "a process that waits", func() bool { return f.Queued("theirs") == 1 })
-		theirs.returns("T")
-		ours.returns("H")
-		redistest.WantErr(f, all.got("theirs", "T", "own", "OWN", "here", "H"))
-		alone.Got()
-		here.Got()
-		b.wantCalls(f, []string{"own"})
-		s := g.Stats()
-		redistest.Check(f, s.Loaded == 2 && (s.Shared == 1 || s.Shared == 2) && s.Loads == 2, "%+v", s)
-	})
-}
-
 // Two calls of which each has the lease of a key that the other waits for:
 // each loads and publishes its own key before it waits, so neither waits for ever.
 func TestDoManyCrossedCallsEnd(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -154,20 +153,6 @@ func TestLoadTimeout(t *testing.T) {
 	}
 }
 
-// A loader's own deadline is the loader's error, not a time-out of ours.
-func TestLoadersOwnDeadline(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, _ := f.open(func(c *singleflight.Config[string]) { c.LoadTimeout = time.Minute })
-		other, _ := f.open()
-		first, l, _ := f.loading(g, "k")
-		waits := fetch(f, f.Context(), other, "k", never(f))
-		l.fails(context.DeadlineExceeded)
-		redistest.WantErr(f, first.Failed(), context.DeadlineExceeded, redistest.Not(singleflight.ErrLoadTimeout))
-		err := waits.Failed()
-		redistest.WantErr(f, err, redistest.Not(singleflight.ErrLoadTimeout, context.DeadlineExceeded), redistest.Says("deadline exceeded"))
-	})
-}
-
 // Whatever a call waits for, it returns when its ctx ends, and leaves nothing behind: not in the queue, nor a lease.
 func TestCtxEndsWhereverACallIs(t *testing.T) {
 	const key = "k"
@@ -216,25 +201,4 @@ func TestCtxEndsWhereverACallIs(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A loader that says "deadline exceeded" at the very moment has timed out all the
-// same. Which of the two is noticed first is a matter of chance.
-func TestLoadTimeoutIsNoDeadline(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, wire := f.open(locally, func(c *singleflight.Config[string]) { c.LoadTimeout = 5 * time.Millisecond })
-		wire.Cut()
-		for range 10 {
-			var all []*pending[string]
-			for i := range 200 {
-				all = append(all, fetch(f, f.Context(), g, strconv.Itoa(i), func(ctx context.Context) (string, error) {
-					<-ctx.Done()
-					return "", ctx.Err()
-				}))
-			}
-			for _, p := range all {
-				redistest.WantErr(f, p.Failed(), singleflight.ErrLoadTimeout, redistest.Not(context.DeadlineExceeded))
-			}
-		}
-	})
 }

@@ -93,43 +93,37 @@ func TestHostileErrorsOfALoader(t *testing.T) {
 	}
 }
 
-// observedWith opens a handle with an Observer that leaves the loader that ctx.
-func observedWith(f *fixture, left context.Context) *singleflight.Group[string] {
-	g, _ := f.open(func(c *singleflight.Config[string]) {
-		c.LoadTimeout = time.Second
-		c.Observer = harness.ObserverFunc(func(e leasehold.Event) {
-			if e.Kind == leasehold.EventLoadStarted {
-				e.Load.Context = left
-			}
-		})
-	})
-	return g
-}
-
-// A loader gets a ctx, whatever the Observer does with it, and no method of that ctx ends the process.
-func TestObserverThatLeavesNoCtx(t *testing.T) {
-	for what, left := range map[string]context.Context{"none": nil, "one that panics": struct{ context.Context }{}} {
-		subBubble(t, what, func(f *fixture) {
-			g := observedWith(f, left)
-			fetch(f, f.Context(), g, "k", func(ctx context.Context) (string, error) { return "v", ctx.Err() }).want("v", singleflight.Loaded)
-			redistest.WantErr(f, fetch(f, f.Context(), g, "l", fails(errBoom)).Failed(), errBoom)
-		})
+// A loader gets a ctx, whatever the Observer does with it, and no method of that ctx ends the process. A method that
+// ends its goroutine, or does not return, costs that load: its callers are told.
+func TestObserverThatLeavesABrokenCtx(t *testing.T) {
+	does := func(what func()) context.Context {
+		return harness.BrokenCtx{Context: context.Background(), Before: func(string) { what() }}
 	}
-}
-
-// A method of the Observer's ctx that ends its goroutine, or does not return, costs that load: its callers are told.
-func TestObserverWhoseCtxDoesNotReturn(t *testing.T) {
 	for what, c := range map[string]struct {
-		does func()
+		left context.Context
 		want error
 	}{
-		"exits": {runtime.Goexit, harness.ErrExited},
-		"hangs": {func() { time.Sleep(1500 * time.Millisecond) }, singleflight.ErrLoadTimeout},
+		"none":            {nil, nil},
+		"one that panics": {struct{ context.Context }{}, nil},
+		"one that exits":  {does(runtime.Goexit), harness.ErrExited},
+		"one that hangs":  {does(func() { time.Sleep(1500 * time.Millisecond) }), singleflight.ErrLoadTimeout},
 	} {
 		subBubble(t, what, func(f *fixture) {
-			g := observedWith(f, harness.BrokenCtx{Context: context.Background(), Before: func(string) { c.does() }})
-			redistest.WantErr(f, fetch(f, f.Context(), g, "k", gives("v")).Failed(), c.want)
-			f.WantHeld("k", 0)
+			g, _ := f.open(func(cfg *singleflight.Config[string]) {
+				cfg.LoadTimeout = time.Second
+				cfg.Observer = harness.ObserverFunc(func(e leasehold.Event) {
+					if e.Kind == leasehold.EventLoadStarted {
+						e.Load.Context = c.left
+					}
+				})
+			})
+			if c.want != nil {
+				redistest.WantErr(f, fetch(f, f.Context(), g, "k", gives("v")).Failed(), c.want)
+				f.WantHeld("k", 0)
+				return
+			}
+			fetch(f, f.Context(), g, "k", func(ctx context.Context) (string, error) { return "v", ctx.Err() }).want("v", singleflight.Loaded)
+			redistest.WantErr(f, fetch(f, f.Context(), g, "l", fails(errBoom)).Failed(), errBoom)
 		})
 	}
 }

@@ -143,7 +143,7 @@ func TestNearRefreshesEarlyOnce(t *testing.T) {
 		loads := 0
 		for range 10 {
 			for range 100 {
-				r := fetch1(f, g, "k", func(context.Context) (string, error) { loads++; return "", errors.New("no") })
+				r := redistest.Must(g.Fetch(f.Context(), "k", func(context.Context) (string, error) { loads++; return "", errors.New("no") }))(f)
 				redistest.CheckNow(f, r.Source == singleflight.Near, "read %+v", r)
 			}
 			time.Sleep(200 * time.Millisecond)
@@ -151,11 +151,6 @@ func TestNearRefreshesEarlyOnce(t *testing.T) {
 		s := g.Stats()
 		redistest.Check(f, s.EarlyRefreshes == 1 && loads == 1, "%d refreshes and %d loads because of one copy; want one", s.EarlyRefreshes, loads)
 	})
-}
-
-// fetch1 is Fetch, on this goroutine.
-func fetch1(f *fixture, g *singleflight.Group[string], key string, load loader) singleflight.Result[string] {
-	return redistest.Must(g.Fetch(f.Context(), key, load))(f)
 }
 
 // A copy keeps its key, and not the text of the caller that the key is a part of.
@@ -211,7 +206,7 @@ func TestNearValuesSurviveAnOutage(t *testing.T) {
 		put(f, g, "k", "old")
 		warm(f, g, "k", "old")
 		time.Sleep(5 * time.Second) // the read lease is over, the subscription gone
-		f.goAwayFrom(g, wire)
+		f.goAway(g, wire)
 		for range 5 {
 			began := time.Now()
 			fetch(f, f.Context(), g, "k", never(f)).want("old", singleflight.Stale)
@@ -228,18 +223,11 @@ func TestNearValuesSurviveAnOutage(t *testing.T) {
 		fetch(f, f.Context(), g, "k", never(f)).want("new", singleflight.Cached)
 		warm(f, g, "k", "new")
 		time.Sleep(5 * time.Second)
-		f.goAwayFrom(g, wire)
+		f.goAway(g, wire)
 		time.Sleep(2 * time.Minute)
 		_, _, err := g.Peek(f.Context(), "k")
 		redistest.WantErr(f, err, leasehold.ErrUnavailable)
 	})
-}
-
-// goAwayFrom is goAway for a group whose Peek is served from memory.
-func (f *fixture) goAwayFrom(g *singleflight.Group[string], w *harness.Wire) {
-	f.Helper()
-	synctest.Wait()
-	w.GoAway(func() { peek(f, g, "k") })
 }
 
 // Under LoadLocally a copy in memory is served only if the local load fails.

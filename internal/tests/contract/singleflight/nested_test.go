@@ -175,33 +175,6 @@ func TestLoadThatItsCallersLoadDoesNotWaitFor(t *testing.T) {
 	}
 }
 
-// A load whose caller has left may ask for the key of the load that this caller runs in.
-func TestLoadWhoseCallersLoadHasLeft(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, _ := f.open()
-		o, inner := newOrigin(f), newOrigin(f)
-		a := fetch(f, f.Context(), g, "a", func(ctx context.Context) (string, error) {
-			short, cancel := context.WithTimeout(ctx, time.Second)
-			defer cancel()
-			_, err := g.Do(short, "b", func(ctx context.Context) (string, error) {
-				if _, err := inner.load(ctx); err != nil {
-					return "", err
-				}
-				return g.Do(ctx, "a", never(f))
-			})
-			redistest.WantErr(f, err, context.DeadlineExceeded)
-			return o.load(ctx)
-		})
-		l := inner.next(f)
-		stays := fetch(f, f.Context(), g, "b", never(f))
-		time.Sleep(2 * time.Second)
-		l.returns("")
-		o.next(f).returns("v")
-		a.want("v", singleflight.Loaded)
-		stays.want("v", singleflight.Shared)
-	})
-}
-
 // A refresh that the load of its caller waits for after all closes a cycle where it asks for that load's key: it is
 // told, and nobody waits for ever. It may be served what is there of that key.
 func TestRefreshThatIsWaitedForAfterAll(t *testing.T) {

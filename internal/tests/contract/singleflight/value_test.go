@@ -10,7 +10,6 @@ import (
 	"maps"
 	"math"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,38 +61,6 @@ func (c *jsonCodec) Unmarshal(data []byte, v any) error {
 		}
 	}
 	return json.Unmarshal(data, v)
-}
-
-// A codec that decodes nothing gives no caller an error: each has its own loader's value
-// in the end, of loads that MaxLoads bounds.
-func TestCodecThatDecodesNothing(t *testing.T) {
-	const callers, most = 20, 3
-	for what, away := range map[string]bool{"with Redis": false, "without Redis": true} {
-		subBubble(t, what, func(f *fixture) {
-			g, wire := f.open(maxLoads(most), locally, blind)
-			if away {
-				wire.Cut()
-			}
-			var run, loads atomic.Int32
-			var all []*pending[string]
-			for i := range callers {
-				all = append(all, fetch(f, f.Context(), g, "k", func(context.Context) (string, error) {
-					loads.Add(1)
-					n := run.Add(1)
-					defer run.Add(-1)
-					redistest.Check(f, away || n <= most, "%d loads at once", n)
-					time.Sleep(10 * time.Millisecond)
-					return fmt.Sprint("of caller ", i), nil
-				}))
-			}
-			time.Sleep(time.Minute)
-			for i, p := range all {
-				p.wantValue(fmt.Sprint("of caller ", i))
-			}
-			redistest.AtMost(f, loads.Load(), callers, "%d loads")
-			redistest.Expect(f, g.Stats().Errors, 0, "Errors is %v")
-		})
-	}
 }
 
 // blind makes a group decode nothing.
