@@ -74,10 +74,8 @@ func TestLoadEndsWithItsLastWaiter(t *testing.T) {
 		time.Sleep(10 * time.Second / 3) // of a LeaseTTL of 10 s
 		synctest.Wait()
 		redistest.CheckNow(f, l.over() && f.freed("k"), "a third of the lease later: ctx ended %v, lease freed %v", l.over(), f.freed("k"))
-		// What we ended is nobody's failure.
-		s := inspect(f, g, "k")
-		redistest.Check(f, s.Failure == "" && !s.Loading, "%+v", s)
-		redistest.Expect(f, fetch(f, f.Context(), other, "k", gives("v")).Got().Source, singleflight.Loaded, "it came from %v")
+		wantIdle(f, g, "k") // what we ended is nobody's failure
+		fetch(f, f.Context(), other, "k", gives("v")).want("v", singleflight.Loaded)
 	})
 }
 

@@ -202,3 +202,27 @@ func TestCtxEndsWhereverACallIs(t *testing.T) {
 		}
 	}
 }
+
+// The text of a loader's error is that of its first use, and is cut for other processes. A text that never comes makes
+// a load that takes too long.
+func TestErrorWhoseTextChanges(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		g, other := f.two(func(c *singleflight.Config[string]) { c.LoadTimeout = time.Second })
+		uses := 0
+		changing := &hostileError{text: func() { uses++ }, long: 1 << 20}
+		first, joins, waits := together(f, g, other, "k", func() (string, error) { return "", changing })
+		for _, p := range []*pending[string]{first, joins, waits} {
+			redistest.WantText(f, p.Failed(), ": hostilex")
+			redistest.Require(f, p.Err.Error(), p.Err.Error(), "the text changes: %.200s")
+		}
+		redistest.Expect(f, uses, 1, "its text was asked for %d times")
+		redistest.WantErr(f, first.Err, changing)
+		redistest.AtMost(f, len(waits.Err.Error()), 5000, "%d bytes reached another process")
+		over := make(chan struct{})
+		defer close(over)
+		first, joins, waits = together(f, g, other, "k", func() (string, error) { return "", &hostileError{text: func() { <-over }} })
+		for _, p := range []*pending[string]{first, joins, waits} {
+			redistest.WantErr(f, p.Failed(), singleflight.ErrLoadTimeout)
+		}
+	})
+}

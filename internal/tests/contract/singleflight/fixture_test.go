@@ -178,6 +178,13 @@ func peek(tb testing.TB, g *singleflight.Group[string], key string) singleflight
 	return r
 }
 
+// wantPeek checks what a group has of a key.
+func wantPeek(tb testing.TB, g *singleflight.Group[string], key, value string, source singleflight.Source) {
+	tb.Helper()
+	r := peek(tb, g, key)
+	redistest.CheckNow(tb, r.Value == value && r.Source == source, "of %s there is %+v; want %q, %v", key, r, value, source)
+}
+
 // warm reads a key until it is served from memory.
 func warm(tb testing.TB, g *singleflight.Group[string], key, want string) {
 	tb.Helper()
@@ -333,6 +340,12 @@ func wantNothing[T any](t testing.TB, g *singleflight.Group[T], key string) {
 	t.Helper()
 	r, there, err := g.Peek(context.Background(), key)
 	redistest.Check(t, err == nil && !there, "%s: %+v, %v, %v; want nothing", key, r, there, err)
+}
+
+// wantIdle checks that nothing of key is cached, remembered, loaded or waited for.
+func wantIdle[T any](t testing.TB, g *singleflight.Group[T], key string) {
+	t.Helper()
+	redistest.Expect(t, inspect(t, g, key), singleflight.State{}, key+": %+v")
 }
 
 // loading starts a Fetch at an origin of its own, and waits until its load has begun.

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -111,7 +112,8 @@ func TestNewRefusesATypeThatNeedsACodec(t *testing.T) {
 	redistest.NoError(t, redistest.ErrorOf(singleflight.New(nowhere(t), cfg)))
 }
 
-func TestNewNamesBadErrors(t *testing.T) {
+// Each of Config.Errors has a text of its own by which another process knows it, and can be compared.
+func TestHostileSentinels(t *testing.T) {
 	t.Parallel()
 	good := errors.New("sold out")
 	for want, all := range map[string][]error{
@@ -120,11 +122,18 @@ func TestNewNamesBadErrors(t *testing.T) {
 		"Errors [0] has a text of 0 bytes; want 1 to":   {errors.New("")},
 		"Errors [0] has a text of 3 bytes; want 1 to":   {errors.New("a\x00b")},
 		"Errors has 65; want at most 64":                make([]error, 65),
+		"Errors [0] has no text":                        {&hostileError{text: panics}},
+		"Errors [1] has no text":                        {good, &hostileError{text: runtime.Goexit}},
+		"which cannot be compared":                      {uncomparable{}},
 	} {
 		_, err := singleflight.New(nowhere(t), singleflight.Config[int]{Name: "n", TTL: time.Minute, Errors: all})
 		redistest.WantErr(t, err, leasehold.ErrInvalid, redistest.Says(want))
 	}
 }
+
+type uncomparable []string
+
+func (uncomparable) Error() string { return "uncomparable" }
 
 // The text of a KeysError has ten errors, in the order of their keys.
 func TestTextOfManyKeys(t *testing.T) {

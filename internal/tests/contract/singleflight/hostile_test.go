@@ -1,10 +1,13 @@
 package singleflight
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,51 +131,6 @@ func TestObserverThatLeavesABrokenCtx(t *testing.T) {
 	}
 }
 
-// The text of a loader's error is that of its first use, and is cut for other processes. A text that never comes makes
-// a load that takes too long.
-func TestErrorWhoseTextChanges(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, other := f.two(func(c *singleflight.Config[string]) { c.LoadTimeout = time.Second })
-		uses := 0
-		changing := &hostileError{text: func() { uses++ }, long: 1 << 20}
-		first, joins, waits := together(f, g, other, "k", func() (string, error) { return "", changing })
-		for _, p := range []*pending[string]{first, joins, waits} {
-			redistest.WantText(f, p.Failed(), ": hostilex")
-			redistest.Require(f, p.Err.Error(), p.Err.Error(), "the text changes: %.200s")
-		}
-		redistest.Expect(f, uses, 1, "its text was asked for %d times")
-		redistest.WantErr(f, first.Err, changing)
-		redistest.AtMost(f, len(waits.Err.Error()), 5000, "%d bytes reached another process")
-		over := make(chan struct{})
-		defer close(over)
-		first, joins, waits = together(f, g, other, "k", func() (string, error) { return "", &hostileError{text: func() { <-over }} })
-		for _, p := range []*pending[string]{first, joins, waits} {
-			redistest.WantErr(f, p.Failed(), singleflight.ErrLoadTimeout)
-		}
-	})
-}
-
-// A TTLFor that panics or ends its goroutine is as a loader that does, and is named: it ends no process.
-func TestTTLForThatPanicsOrExits(t *testing.T) {
-	for text, end := range map[string]func(){"TTLFor panicked: oh no": panics, "TTLFor called runtime.Goexit": runtime.Goexit} {
-		subBubble(t, text, func(f *fixture) {
-			mod := func(c *singleflight.Config[string]) {
-				c.TTLFor = func(string, string) time.Duration { end(); return 0 }
-			}
-			g, other := f.two(mod)
-			first, joins, waits := together(f, g, other, "k", func() (string, error) { return "v", nil })
-			redistest.Get(f, "the first caller's end", first.Done)
-			redistest.Check(f, first.Err == harness.ErrExited || first.raised == "oh no", "%+v", first)
-			for _, err := range []error{joins.Failed(), waits.Failed()} {
-				redistest.WantErr(f, err, singleflight.ErrLoaderPanicked, redistest.Says(text))
-			}
-			redistest.Check(f, f.freed("k"), "the lease is held yet")
-			redistest.WantText(f, g.Put(f.Context(), "k", "v"), text)
-			harness.Close(f, g)
-		})
-	}
-}
-
 // hostileHandler is a handler of slog.
 type hostileHandler struct {
 	slog.Handler
@@ -209,18 +167,222 @@ func TestHostileLogger(t *testing.T) {
 	}
 }
 
-// A sentinel that has no text is refused.
-func TestHostileSentinels(t *testing.T) {
-	for name, err := range map[string]error{
-		"panics": &hostileError{text: panics}, "exits": &hostileError{text: runtime.Goexit}, "is not comparable": uncomparable{},
-	} {
-		_, got := singleflight.New(nowhere(t), singleflight.Config[int]{Name: "n", TTL: time.Minute, Errors: []error{err}})
-		redistest.Check(t, got != nil, "%s: it is accepted", name)
-		redistest.WantErr(t, got, leasehold.ErrInvalid)
-		redistest.WantText(t, got, "Errors [0]")
+// ways are how a loader can end without returning.
+var ways = map[string]struct {
+	end  func()
+	text string
+	left func(p *pending[string]) bool // its own caller was left so, too
+}{
+	"panic":  {func() { panic(errors.New("oh no")) }, "panicked: oh no", func(p *pending[string]) bool { return p.raised != nil && p.raised.(error).Error() == "oh no" }},
+	"goexit": {runtime.Goexit, "runtime.Goexit", func(p *pending[string]) bool { return p.Err == harness.ErrExited }},
+}
+
+// A panic and a Goexit, of the loader or of TTLFor, are raised again in the first caller, and are an error that says so
+// for all others, everywhere; never remembered, and the lease is free at once.
+func TestPanicAndGoexitReachAllCallers(t *testing.T) {
+	some(t, func(f *fixture) {
+		for what, way := range ways {
+			for _, code := range []string{"the loader", "TTLFor"} {
+				key, end := what+" of "+code, func() (string, error) { return "ends TTLFor", nil }
+				if code == "the loader" {
+					end = func() (string, error) { way.end(); return "", nil }
+				}
+				g, other := f.two(func(c *singleflight.Config[string]) {
+					c.ErrorTTL, c.StaleFor = time.Minute, time.Minute
+					c.TTLFor = func(_, v string) time.Duration {
+						if v == "ends TTLFor" {
+							way.end()
+						}
+						return 0
+					}
+				})
+				first, l, _ := f.loading(g, key)
+				joins := fetch(f, f.Context(), g, key, func(context.Context) (string, error) { return end() })
+				waits := fetch(f, f.Context(), other, key, never(f))
+				redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
+				began := time.Now()
+				l.end(end)
+				redistest.Get(f, "the first caller's end", first.Done)
+				redistest.Check(f, way.left(first), "%s: the first caller has %+v, %v, panic %v", key, first.Value, first.Err, first.raised)
+				err := waits.Failed()
+				redistest.WantErr(f, err, singleflight.ErrLoaderPanicked, redistest.Says(code, way.text))
+				redistest.Check(f, !strings.Contains(err.Error(), "goroutine ") && !strings.Contains(err.Error(), ".go:"),
+					"a stack left its process: %v", err)
+				redistest.WantNot(f, err, singleflight.ErrNotFound, singleflight.ErrLoadTimeout)
+				redistest.Get(f, "the caller that joined", joins.Done) // or came too late, and looked for itself
+				if !way.left(joins) {
+					redistest.WantErr(f, joins.Err, singleflight.ErrLoaderPanicked)
+				}
+				redistest.AtMost(f, time.Since(began), 5*time.Second, key+": after %v")
+				wantIdle(f, g, key)
+				fetch(f, f.Context(), other, key, gives("v")).want("v", singleflight.Loaded)
+				if code == "TTLFor" {
+					redistest.WantText(f, g.Put(f.Context(), key, "ends TTLFor"), code, way.text)
+				}
+			}
+		}
+	})
+}
+
+// Where the first caller has left, nobody else is thrown out; a refresh that
+// panics ends nothing, and is logged, with its stack.
+func TestPanicAfterItsCallerLeft(t *testing.T) {
+	for what, way := range ways {
+		subBubble(t, what, func(f *fixture) {
+			var log bytes.Buffer
+			g, _ := f.open(staleFor, func(c *singleflight.Config[string]) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+			o := newOrigin(f)
+			ctx, cancel := context.WithCancel(f.Context())
+			first, l := begin(f, ctx, g, "k", o, o.load)
+			joins := fetch(f, f.Context(), g, "k", never(f))
+			cancel()
+			first.Failed()
+			l.does(way.end)
+			redistest.WantErr(f, joins.Failed(), singleflight.ErrLoaderPanicked)
+
+			f.stalled(g, "k")
+			synctest.Wait()
+			log.Reset()
+			fetch(f, f.Context(), g, "k", func(context.Context) (string, error) { way.end(); return "", nil }).want("old", singleflight.Stale)
+			synctest.Wait()
+			if text := log.String(); !strings.Contains(text, way.text) || !strings.Contains(text, f.Family+"/k") ||
+				what == "panic" && !strings.Contains(text, "hostile_test.go") {
+				f.Errorf("%s", text)
+			}
+			redistest.Check(f, f.freed("k"), "the lease is held yet")
+			s := g.Stats()
+			redistest.Check(f, s.FailedLoads == 2 && s.Loads == 3, "%+v", s)
+		})
 	}
 }
 
-type uncomparable []string
+// Of a DoMany each process's callers get it, and the keys of others as well.
+func TestPanicInDoMany(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		g, other := f.two()
+		gate := make(chan struct{})
+		var raised any
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			defer func() { raised = recover() }()
+			_, _ = g.DoMany(f.Context(), []string{"a", "b"}, func(context.Context, []string) (map[string]string, error) {
+				<-gate
+				panic("oh no")
+			})
+		}()
+		synctest.Wait()
+		b := newBatches()
+		waits := doMany(f, f.Context(), other, []string{"b", "a", "c"}, b)
+		joins := fetch(f, f.Context(), g, "b", never(f))
+		close(gate)
+		redistest.Get(f, "the panic", done)
+		redistest.Expect(f, raised, "oh no", "%v")
+		redistest.WantErr(f, joins.Failed(), singleflight.ErrLoaderPanicked)
+		redistest.WantErr(f, waits.got("c", "C"), singleflight.ErrLoaderPanicked, redistest.Says(f.Family+"/a", f.Family+"/b", "oh no"))
+		for _, key := range []string{"a", "b"} {
+			redistest.Check(f, f.freed(key), "the lease of %s is held yet", key)
+		}
+	})
+}
 
-func (uncomparable) Error() string { return "uncomparable" }
+// A value that its codec does not encode, in whichever way the codec ends, is its first caller's
+// all the same. All others and Put get an error that says so. Nothing is stored or remembered.
+func TestValueThatCannotBeEncodedGoesToItsFirstCaller(t *testing.T) {
+	for name, c := range map[string]struct {
+		marshal func() error
+		want    []string
+	}{
+		"fails":                       {func() error { return errors.New("won't encode") }, []string{"won't encode"}},
+		"panics":                      {func() error { panic("won't encode") }, []string{"won't encode"}},
+		"exits":                       {func() error { runtime.Goexit(); return nil }, []string{"the codec", "runtime.Goexit"}},
+		"panics with what never ends": {func() error { panic(selfContained()) }, []string{"the codec panicked", "a []interface"}},
+		"fails with a hostile error":  {func() error { return &hostileError{text: panics} }, []string{"method Error of the codec's error", "oh no"}},
+		"fails with an exit":          {func() error { return &hostileError{text: runtime.Goexit} }, []string{"method Error of the codec's error", "Goexit"}},
+	} {
+		subBubble(t, name, func(f *fixture) {
+			mod := func(cfg *singleflight.Config[string]) {
+				cfg.Codec, cfg.ErrorTTL, cfg.StaleFor = &jsonCodec{marshal: c.marshal}, time.Minute, time.Minute
+			}
+			g, other := f.two(mod)
+			first, joins, waits := together(f, g, other, "k", func() (string, error) { return "v", nil })
+			first.want("v", singleflight.Loaded)
+			redistest.WantText(f, joins.Failed(), c.want...)
+			redistest.WantText(f, waits.Failed(), c.want...)
+			redistest.Check(f, errors.As(waits.Err, new(*singleflight.RemoteError)), "%v", waits.Err)
+			wantIdle(f, g, "k")
+			fetch(f, f.Context(), other, "k", gives("w")).want("w", singleflight.Loaded)
+			err := g.Put(f.Context(), "k", "v")
+			redistest.WantErr(f, err, leasehold.ErrInvalid)
+			redistest.WantText(f, err, c.want...)
+			harness.Close(f, g)
+		})
+	}
+}
+
+// A codec or a TTLFor that hangs does not hold up a Put whose ctx ends, or whose handle is closed. If that was so
+// before, neither is called: it could still read the value after Put has returned.
+func TestPutWhoseCodecHangs(t *testing.T) {
+	for name, mod := range map[string]func(c *singleflight.Config[string], hangs func() error){
+		"codec": func(c *singleflight.Config[string], hangs func() error) { c.Codec = &jsonCodec{marshal: hangs} },
+		"TTLFor": func(c *singleflight.Config[string], hangs func() error) {
+			c.TTLFor = func(string, string) time.Duration { _ = hangs(); return 0 }
+		},
+	} {
+		subBubble(t, name, func(f *fixture) {
+			over := make(chan struct{})
+			defer close(over)
+			var calls atomic.Int64
+			g, _ := f.open(func(c *singleflight.Config[string]) {
+				mod(c, func() error { calls.Add(1); <-over; return nil })
+			})
+			ctx := f.within(time.Second)
+			for range 2 {
+				redistest.WantErr(f, g.Put(ctx, "k", "v"), context.DeadlineExceeded)
+			}
+			puts := harness.Begin(f, func() error { return g.Put(f.Context(), "k", "v") })
+			synctest.Wait()
+			harness.Close(f, g)
+			redistest.WantErr(f, puts.Failed(), leasehold.ErrClosed)
+			redistest.WantErr(f, g.Put(f.Context(), "k", "v"), leasehold.ErrClosed)
+			synctest.Wait()
+			redistest.Expect(f, calls.Load(), 2, "it was called %d times")
+		})
+	}
+}
+
+func selfContained() any {
+	all := []any{nil}
+	all[0] = all
+	return all
+}
+
+// An entry that its codec does not decode is a miss, in whichever way the codec ends. If the
+// codec does not end at all, the caller's ctx ends the call.
+func TestDecodingThatExits(t *testing.T) {
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	for name, way := range map[string]func(){"panics": panics, "exits": runtime.Goexit, "hangs": func() { <-over }} {
+		t.Run(name, func(t *testing.T) {
+			some(t, func(f *fixture) {
+				codec := &jsonCodec{}
+				good, _ := f.open(func(c *singleflight.Config[string]) { c.Codec = &jsonCodec{} })
+				for _, key := range []string{"a", "b", "c"} {
+					fetch(f, f.Context(), good, key, gives("old")).Got()
+				}
+				codec.unmarshal = func() error { way(); return nil }
+				g, _ := f.open(func(c *singleflight.Config[string]) { c.Codec = codec })
+				ctx := f.within(time.Second)
+				if name == "hangs" {
+					redistest.WantErr(f, fetch(f, ctx, g, "a", gives("new")).Failed(), context.DeadlineExceeded)
+					redistest.WantErr(f, peekErr(ctx, g, "a"), context.DeadlineExceeded)
+					return
+				}
+				fetch(f, f.Context(), g, "a", gives("new")).want("new", singleflight.Loaded)
+				redistest.NoError(f, doMany(f, f.Context(), g, []string{"b", "c"}, newBatches()).got("b", "B", "c", "C"))
+				wantNothing(f, g, "a")
+				harness.Close(f, g)
+			})
+		})
+	}
+}

@@ -110,8 +110,7 @@ func TestNearSecondInvalidationWaitsToo(t *testing.T) {
 			if i == 0 { // later ones may have met what the one before still told
 				redistest.WantErr(f, err, redistest.Not(leasehold.ErrUnavailable), redistest.Says(f.Family+"/k", "memory"))
 			}
-			r := peek(f, g, "k")
-			redistest.Check(f, r.Source == singleflight.Near && r.Value == "old", "the reader, which heard nothing, has %+v", r)
+			wantPeek(f, g, "k", "old", singleflight.Near)
 		}
 		waits := waiting(f.Context(), closing)
 		harness.Close(f, closing)

@@ -83,8 +83,7 @@ func TestNearRenewsInTheBackground(t *testing.T) {
 		warm(f, g, "k", "v")
 		reads, gets := w.Sent("near read"), w.Sent("get")
 		for began := time.Now(); time.Since(began) < 30*lasts; time.Sleep(5 * time.Millisecond) {
-			r := peek(f, g, "k")
-			redistest.CheckNow(f, r.Source == singleflight.Near, "a read was served from %v", r.Source)
+			wantPeek(f, g, "k", "v", singleflight.Near)
 			synctest.Wait()
 		}
 		redistest.Between(f, w.Sent("near read")-reads, 35, 45, "%d renewals in 30 times NearFor")
@@ -120,8 +119,7 @@ func TestNearCopyEndsWithTheTTL(t *testing.T) {
 		warm(f, g, "k", "v")
 		age := peek(f, g, "k").Age
 		time.Sleep(3*time.Second - age - 10*time.Millisecond)
-		r := peek(f, g, "k")
-		redistest.Check(f, r.Source == singleflight.Near, "before its end the copy is %+v", r)
+		wantPeek(f, g, "k", "v", singleflight.Near)
 		time.Sleep(20 * time.Millisecond)
 		fetch(f, f.Context(), g, "k", gives("w")).want("w", singleflight.Loaded)
 	})
@@ -164,8 +162,7 @@ func TestNearKeepsNothingOfItsCaller(t *testing.T) {
 		put(f, g, key, "v")
 		warm(f, g, key, "v")
 		redistest.Eventually(f, "the end of the caller's text", func() bool { runtime.GC(); return kept.Value() == nil })
-		r := peek(f, g, "key")
-		redistest.Check(f, r.Source == singleflight.Near, "%+v", r)
+		wantPeek(f, g, "key", "v", singleflight.Near)
 	})
 }
 
@@ -288,15 +285,13 @@ func TestNearReadsThatFail(t *testing.T) {
 		})
 		time.Sleep(lasts * 8 / 10)
 		for range 10 {
-			r := peek(f, g, "k")
-			redistest.Check(f, r.Source == singleflight.Near, "after a renewal that failed: %+v", r)
+			wantPeek(f, g, "k", "v", singleflight.Near)
 			time.Sleep(lasts / 100)
 		}
 		time.Sleep(lasts)
 		tried := tries.Load()
 		for range 1000 {
-			r := peek(f, g, "k")
-			redistest.Check(f, r.Source == singleflight.Cached && r.Value == "v", "while near reads fail: %+v", r)
+			wantPeek(f, g, "k", "v", singleflight.Cached)
 			time.Sleep(time.Millisecond)
 		}
 		redistest.Between(f, tries.Load()-tried, 1, 3, "%d near reads in a second while they fail")
@@ -350,8 +345,7 @@ func TestNearReadsOfAFullServer(t *testing.T) {
 		put(f, g, "k", "v")
 		redistest.WantErr(f, f.RDB.ConfigSet(f.Context(), "maxmemory", "1").Err())
 		for range 50 {
-			r := peek(f, g, "k")
-			redistest.CheckNow(f, r.Value == "v" && r.Source == singleflight.Cached, "read %+v", r)
+			wantPeek(f, g, "k", "v", singleflight.Cached)
 		}
 		redistest.Expect(f, f.readers("k"), 0, "%d registrations")
 		redistest.WantErr(f, f.RDB.ConfigSet(f.Context(), "maxmemory", "0").Err())

@@ -140,7 +140,7 @@ func TestDefaults(t *testing.T) {
 		fetch(f, f.Context(), g, "failing", fails(singleflight.ErrLoadTimeout)).Failed()
 		fetch(f, f.Context(), g, "nothing", fails(singleflight.ErrNotFound)).Failed()
 		for _, key := range []string{"failing", "nothing"} {
-			redistest.Expect(f, inspect(f, g, key), (singleflight.State{}), "%s: %+v", key)
+			wantIdle(f, g, key)
 		}
 		least, most := ttl, ttl
 		for i := range 150 {
@@ -192,10 +192,9 @@ func TestValueThatTTLForForbidsToStoreIsHandedOut(t *testing.T) {
 			waits := fetch(f, f.Context(), other, key, never(f))
 			redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
 			l.returns(value)
-			a, b := first.Got(), waits.Got()
-			redistest.Check(f, a.Value == value && b.Value == value && b.Source == singleflight.Shared, "%.20v, %.20v", a, b)
-			s := inspect(f, g, key)
-			redistest.Check(f, !s.Cached, "%+v", s)
+			first.want(value, singleflight.Loaded)
+			waits.want(value, singleflight.Shared)
+			wantIdle(f, g, key)
 			fetch(f, f.Context(), other, key, gives("new")).want("new", singleflight.Loaded)
 		}
 	})
@@ -220,8 +219,8 @@ func TestTooLargeValueStaysInItsProcess(t *testing.T) {
 		synctest.Wait()
 		large := strings.Repeat("x", 11)
 		l.returns(large)
-		a, b := first.Got(), joins.Got()
-		redistest.Check(f, a.Value == large && b.Value == large && b.Source == singleflight.Shared, "%+v, %+v", a, b)
+		first.want(large, singleflight.Loaded)
+		joins.want(large, singleflight.Shared)
 		l1, l2 := o.next(f), o.next(f) // both at once, one a process
 		l1.returns(large + "1")
 		l2.returns(large + "2")
@@ -230,8 +229,7 @@ func TestTooLargeValueStaysInItsProcess(t *testing.T) {
 			redistest.Check(f, len(r.Value) == 12, "%+v", r)
 		}
 		redistest.Expect(f, o.loads.Load(), 3, "%d loads")
-		s := inspect(f, g, "k")
-		redistest.Check(f, !s.Cached && s.Failure == "" && !s.Loading && s.Waiting == 0, "%+v", s)
+		wantIdle(f, g, "k")
 		synctest.Wait()
 		text := log.String()
 		redistest.Check(f, strings.Count(text, "too large") == 1 && strings.Contains(text, "bytes=11") && g.Stats().TooLarge == 1, "%s, %+v", text, g.Stats())
