@@ -128,28 +128,19 @@ func TestDoorCountsWithinTheWindow(t *testing.T) {
 	redistest.Check(t, !d.knock(9, 0), "hot at the first read after it was forgotten")
 }
 
-// openInbox is an inbox that has been listening for long.
-type openInbox struct{}
+// openInbox is an inbox that has been listening for long. It counts the keys that are watched.
+type openInbox struct{ watched atomic.Int32 }
 
-func (openInbox) Watch(string) time.Time { return time.Unix(1, 0) }
-func (openInbox) Unwatch(string)         {}
-func (openInbox) Close()                 {}
-
-// countingInbox is an openInbox that counts the keys that are watched.
-type countingInbox struct {
-	openInbox
-	watched atomic.Int32
-}
-
-func (b *countingInbox) Watch(key string) time.Time { b.watched.Add(1); return b.openInbox.Watch(key) }
-func (b *countingInbox) Unwatch(string)             { b.watched.Add(-1) }
+func (b *openInbox) Watch(string) time.Time { b.watched.Add(1); return time.Unix(1, 0) }
+func (b *openInbox) Unwatch(string)         { b.watched.Add(-1) }
+func (b *openInbox) Close()                 {}
 
 // A writer that has waited listens on for half of NearFor.
 func TestWriterListensOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inbox := &countingInbox{}
 		w := newTestWriter()
-		w.line.inbox, w.line.cache = inbox, &Cache{cfg: Config{For: time.Second}}
+		inbox := w.line.inbox.(*openInbox)
+		w.line.cache = &Cache{cfg: Config{For: time.Second}}
 		told := w.Begin()
 		w.Replied(told, "k", time.Now(), listed("a"))
 		await(t, w, told)
@@ -161,7 +152,7 @@ func TestWriterListensOn(t *testing.T) {
 }
 
 func newTestWriter() *Writer {
-	l := &Line{handle: "writer", inbox: openInbox{}}
+	l := &Line{handle: "writer", inbox: &openInbox{}}
 	l.Writer = newWriter(l)
 	return l.Writer
 }

@@ -40,52 +40,43 @@ func (c *clockwork) Due(now time.Time, calls []*call.Call) ([]*call.Call, time.T
 	return append(calls, one), next, c.slack
 }
 
-// sent notes batches, and answers at once.
-type sent struct {
-	mu      sync.Mutex
-	batches [][]*call.Call
-}
+// sent notes the sizes of batches, and answers at once.
+type sent struct{ sizes []int }
 
 func (s *sent) Start(_ context.Context, _ *sync.WaitGroup, calls ...*call.Call) {
-	s.mu.Lock()
-	s.batches = append(s.batches, calls)
-	s.mu.Unlock()
+	s.sizes = append(s.sizes, len(calls))
 	for _, c := range calls {
 		c.Done(nil, nil)
 	}
 }
 
-func (s *sent) sizes() []int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var all []int
-	for _, b := range s.batches {
-		all = append(all, len(b))
-	}
-	return all
+// inBubble runs fn with a loop in a bubble.
+func inBubble(t *testing.T, fn func(t *testing.T, l *Loop, s *sent)) {
+	synctest.Test(t, func(t *testing.T) {
+		var s sent
+		fn(t, New(&s), &s)
+	})
 }
 
 // A task that is due within its slack goes out with the first that is due.
 func TestDueTogetherGoesTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s sent
-		l, now := New(&s), time.Now()
+	inBubble(t, func(t *testing.T, l *Loop, s *sent) {
+		now := time.Now()
 		for i := range 10 {
 			c := &clockwork{left: 1}
 			l.Put(&c.Entry, c, now.Add(time.Second+time.Duration(i)*100*time.Millisecond), 500*time.Millisecond)
 		}
 		time.Sleep(3 * time.Second)
-		got := s.sizes()
-		redistest.Check(t, slices.Equal(got, []int{6, 4}), "batches of %v; want 6 (one due, five within their slack) and 4", got)
+		synctest.Wait()
+		redistest.Check(t, slices.Equal(s.sizes, []int{6, 4}), "batches of %v; want 6 (one due, five within their slack) and 4", s.sizes)
 		l.Close()
 	})
 }
 
 // An entry that comes later and is due earlier moves the timer.
 func TestEarlierEntryIsNotLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s sent
-		l, now := New(&s), time.Now()
+	inBubble(t, func(t *testing.T, l *Loop, _ *sent) {
+		now := time.Now()
 		late, early := &clockwork{left: 1}, &clockwork{left: 1}
 		l.Put(&late.Entry, late, now.Add(time.Hour), 0)
 		l.Put(&early.Entry, early, now.Add(time.Second), 0)
@@ -99,9 +90,7 @@ func TestEarlierEntryIsNotLate(t *testing.T) {
 
 // The timer rests when it has found nothing to do, without Close.
 func TestIdleLoopRests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s sent
-		l := New(&s)
+	inBubble(t, func(t *testing.T, l *Loop, _ *sent) {
 		for range 3 {
 			c := &clockwork{left: -1, every: time.Hour}
 			l.Put(&c.Entry, c, time.Now().Add(time.Second), 0)
@@ -115,9 +104,7 @@ func TestIdleLoopRests(t *testing.T) {
 
 // A task that is due without pause does not keep the loop from anything else.
 func TestEagerTaskIsPaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s sent
-		l := New(&s)
+	inBubble(t, func(t *testing.T, l *Loop, _ *sent) {
 		c := &clockwork{left: -1}
 		l.Put(&c.Entry, c, time.Now(), 0)
 		time.Sleep(100 * time.Millisecond)
@@ -158,9 +145,8 @@ func TestScheduleKeepsOrder(t *testing.T) {
 // A task that is due again within a millisecond is not late by one: it may be a
 // lease's end.
 func TestDueAgainSoonIsNotLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s sent
-		l, at := New(&s), time.Now().Add(time.Second)
+	inBubble(t, func(t *testing.T, l *Loop, _ *sent) {
+		at := time.Now().Add(time.Second)
 		c := &clockwork{left: 2, every: 100 * time.Microsecond}
 		l.Put(&c.Entry, c, at, 0)
 		time.Sleep(3 * time.Second)
@@ -173,10 +159,9 @@ func TestDueAgainSoonIsNotLate(t *testing.T) {
 // Close while a task is in Due makes that task due again at once, not when it said. It makes another
 // one due, too, but not beside the first.
 func TestCloseDuringDueIsNotForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s sent
+	inBubble(t, func(t *testing.T, l *Loop, _ *sent) {
 		var inside atomic.Int32
-		l, closed := New(&s), make(chan struct{})
+		closed := make(chan struct{})
 		c := &closing{inside: &inside, end: func() {
 			l.Close()
 			close(closed)
