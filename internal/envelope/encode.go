@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"time"
+	"unsafe"
 )
 
 const (
@@ -66,4 +67,12 @@ func appendBinLen(b []byte, n int) []byte {
 	default:
 		return binary.BigEndian.AppendUint32(append(b, codeBin32), uint32(n))
 	}
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksum returns the CRC-32C of s, continued from sum, the one of the bytes before it. Package crc32 takes bytes
+// but only reads them, so s is not copied: a copy would cost a cache hit as much as the checksum itself.
+func checksum(sum uint32, s string) uint32 {
+	return crc32.Update(sum, castagnoli, unsafe.Slice(unsafe.StringData(s), len(s)))
 }

@@ -22,10 +22,11 @@ import (
 )
 
 var (
-	enterScript = call.NewScript("load enter", luascripts.LoadsEnter())
-	leaveScript = call.NewScript("load leave", luascripts.LoadsLeave())
-	askScript   = call.NewScript("load ask", luascripts.LoadsAsk())
-	renewScript = call.NewScript("load renew", luascripts.LoadsRenew())
+	enterScript  = call.NewScript("load enter", luascripts.LoadsEnter())
+	leaveScript  = call.NewScript("load leave", luascripts.LoadsLeave())
+	askScript    = call.NewScript("load ask", luascripts.LoadsAsk())
+	renewScript  = call.NewScript("load renew", luascripts.LoadsRenew())
+	revokeScript = call.NewScript("load revoke", luascripts.LoadsRevoke())
 )
 
 // ErrUnwanted says that a lease was given back because no caller waited for its load any more.
@@ -257,6 +258,13 @@ func (q *Request) ReadRenew(v []int64) (r protocol.Reply, err error) {
 
 // SetLastToken does nothing: a load has one turn.
 func (q *Request) SetLastToken(uint64) {}
+
+// Revoke prepares the call that takes away the right to load, or a place in the queue.
+func (r *Resource) Revoke(member, id, reason string) *call.Call {
+	words := make([]any, 0, own+5)
+	words = append(append(words, r.keys[:own]...), keys.Beside(r.FirstKey(), "revoked"), keys.Beside(r.FirstKey(), "audit"), member, id, reason)
+	return call.New(revokeScript, own+2, words...)
+}
 
 // GoOn returns nil: no enter stops at a bound.
 func (r *Resource) GoOn(string) *call.Call { return nil }
