@@ -125,8 +125,8 @@ func TestRoundTrips(t *testing.T) {
 		}{"small": {"v", 1}, "large": {strings.Repeat("large", 1000), 2}} {
 			g, wire := f.open(plain)
 			other, others := f.open(plain)
-			knowClocks(f, g, key)
-			knowClocks(f, other, key)
+			peek(f, g, key) // so that the clock of its server is known
+			peek(f, other, key)
 			o := newOrigin(f)
 			trips, waits := wire.TripCounter(), others.TripCounter()
 			first, l := begin(f, f.Context(), g, key, o, o.load)
@@ -143,15 +143,6 @@ func TestRoundTrips(t *testing.T) {
 			redistest.Expect(f, trips(), harness.TripCount{Scripts: 1}, "an invalidation costs %+v")
 		}
 	})
-}
-
-// knowClocks has a handle ask the servers of keys for their clocks.
-func knowClocks[T any](f *fixture, g *singleflight.Group[T], keys ...string) {
-	f.Helper()
-	for _, key := range keys {
-		_, _, err := g.Peek(f.Context(), key)
-		redistest.CheckNow(f, err == nil, "%v", err)
-	}
 }
 
 // batches is an origin of several keys: it notes what it was called for.
@@ -319,7 +310,9 @@ func TestDoManyRoundTrips(t *testing.T) {
 			want = append(want, keys[i], strings.ToUpper(keys[i]))
 		}
 		redistest.WantErr(f, g.Invalidate(f.Context(), keys...))
-		knowClocks(f, g, keys...)
+		for _, key := range keys { // so that the clocks of the servers are known
+			peek(f, g, key)
+		}
 		b := newBatches()
 		trips := wire.TripCounter()
 		redistest.WantErr(f, doMany(f, f.Context(), g, keys, b).got(want...))
