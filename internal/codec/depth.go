@@ -82,16 +82,16 @@ func (d depth) check(v reflect.Value) error {
 			}
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
+		for field, part := range v.Fields() {
 			of := in
-			switch field := v.Type().Field(i); {
+			switch {
 			case !isEncoded(field):
 				continue
 			case field.Anonymous:
 				of = d // its fields are encoded among those of v
 				of.links++
 			}
-			if err := of.check(v.Field(i)); err != nil {
+			if err := of.check(part); err != nil {
 				return err
 			}
 		}
@@ -135,8 +135,8 @@ func isShallowBelow(t reflect.Type, open map[reflect.Type]bool) bool {
 	open[t] = true
 	defer delete(open, t)
 	if t.Kind() == reflect.Struct {
-		for i := range t.NumField() {
-			if field := t.Field(i); isEncoded(field) && !isShallowBelow(field.Type, open) {
+		for field := range t.Fields() {
+			if isEncoded(field) && !isShallowBelow(field.Type, open) {
 				return false
 			}
 		}

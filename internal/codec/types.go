@@ -65,8 +65,7 @@ func (f *fingerprint) add(t reflect.Type) {
 // too, because a struct may be encoded as an array.
 func (f *fingerprint) addStruct(t reflect.Type) {
 	f.text.WriteByte('{')
-	for i := range t.NumField() {
-		field := t.Field(i)
+	for field := range t.Fields() {
 		if !f.isStored(field) {
 			continue
 		}
@@ -129,8 +128,7 @@ func (f *fingerprint) unstorable(t reflect.Type, path string) string {
 		return f.unstorable(t.Elem(), "a value of "+path)
 	case reflect.Struct:
 		stored := 0
-		for i := range t.NumField() {
-			field := t.Field(i)
+		for field := range t.Fields() {
 			if !f.isStored(field) {
 				continue
 			}
@@ -167,8 +165,8 @@ func ownMethodsBelow(t reflect.Type, seen map[reflect.Type]bool) bool {
 	case reflect.Map:
 		return ownMethodsBelow(t.Key(), seen) || ownMethodsBelow(t.Elem(), seen)
 	case reflect.Struct:
-		for i := range t.NumField() {
-			if ownMethodsBelow(t.Field(i).Type, seen) {
+		for field := range t.Fields() {
+			if ownMethodsBelow(field.Type, seen) {
 				return true
 			}
 		}
