@@ -142,8 +142,7 @@ func (g *Group[T]) consider(ctx context.Context, t target, raw string, now int64
 	case from == Stale && e.stale(g.cfg.StaleFor) && g.cfg.SoftTimeout == 0:
 		return look[T]{verdict: hitAndStale, result: r, rejected: e.rejected}
 	case from == Stale:
-		old := r // a copy, so that r is allocated only here
-		return look[T]{rejected: e.rejected, stale: &old}
+		return look[T]{rejected: e.rejected, stale: new(r)}
 	case g.refreshesEarly(e):
 		return look[T]{verdict: hitAndEarly, result: r, rejected: e.rejected}
 	}

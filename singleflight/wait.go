@@ -67,8 +67,8 @@ var errAway = fmt.Errorf("%w: it went away during the wait", leasehold.ErrUnavai
 // wait. Under LoadLocally, a flight that could not ask loads without Redis.
 func (f *flight[T]) onError(err error, d *load[T]) {
 	g := f.g
-	var busy *leasehold.BusyError
-	loadsElsewhere := errors.As(err, &busy) && !f.wait
+	busy, loadsElsewhere := errors.AsType[*leasehold.BusyError](err)
+	loadsElsewhere = loadsElsewhere && !f.wait
 	loadsLocally := errors.Is(err, leasehold.ErrUnavailable) && f.ctx.Err() == nil && g.cfg.OnUnavailable == LoadLocally
 	g.mu.Lock()
 	// A refresh without requests does not load locally, because its result would not be
