@@ -63,8 +63,8 @@ func TestSentinelsCross(t *testing.T) {
 		redistest.WantErr(f, fetch(f, f.Context(), g, "k", fails(fmt.Errorf("user 7: %w", gone))).Failed(), gone)
 		err := fetch(f, f.Context(), other, "k", never(f)).Failed()
 		redistest.WantErr(f, err, gone, redistest.Not(broken), redistest.Says("user 7: sql: no rows"))
-		var remote *singleflight.RemoteError
-		redistest.Check(f, errors.As(err, &remote) && remote.Text == "user 7: sql: no rows", "%+v", remote)
+		remote, ok := errors.AsType[*singleflight.RemoteError](err)
+		redistest.Check(f, ok && remote.Text == "user 7: sql: no rows", "%+v", remote)
 		redistest.Expect(f, inspect(f, other, "k").Failure, "user 7: sql: no rows", "Failure is %v")
 	})
 }
