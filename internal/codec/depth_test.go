@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 type node struct {
@@ -56,9 +58,8 @@ func TestValuesThatContainThemselves(t *testing.T) {
 		"a ring": ring, "a pointer": &p, "a slice": l, "a map": d, "an embedded pointer": e, "interfaces": anys,
 		"a child": in, "an interface": self, "in a slice": []*node{ring}, "too long a chain": chain(maxDepth + 1),
 	} {
-		if _, err := Marshal(v); !errors.Is(err, errDeep) {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := Marshal(v)
+		redistest.Check(t, errors.Is(err, errDeep), "%s: %v", name, err)
 	}
 }
 
@@ -79,8 +80,6 @@ func TestDeepValues(t *testing.T) {
 		if err == nil {
 			err = Bounded(data)
 		}
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		redistest.Expect(t, err, nil, "%s: %v", name)
 	}
 }

@@ -120,9 +120,8 @@ func TestExtensionsWork(t *testing.T) {
 	}
 	data := redistest.Must(codec.Marshal(&want))(t)
 	var got shape
-	if err := codec.Unmarshal(data, &got); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v became %+v, %v", want, got, err)
-	}
+	err := codec.Unmarshal(data, &got)
+	redistest.Check(t, err == nil && reflect.DeepEqual(got, want), "%+v became %+v, %v", want, got, err)
 }
 
 type deepMap map[string]deepMap
@@ -193,8 +192,7 @@ func TestCarelessExtensionDecoders(t *testing.T) {
 		msgpack.RegisterExtDecoder(6, careless{}, read(c.byByte))
 		redistest.Expect(t, codec.Bounded(c.data), nil, "%s: %v", c.what)
 		var v []any
-		if err := codec.Unmarshal(c.data, &v); (err == nil) != c.ok {
-			t.Errorf("%s: %v, %v", c.what, v, err)
-		}
+		err := codec.Unmarshal(c.data, &v)
+		redistest.Check(t, (err == nil) == c.ok, "%s: %v, %v", c.what, v, err)
 	}
 }

@@ -108,21 +108,15 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 		e := example()
 		e.Payload = strings.Repeat("p", n)
 		data := stored(e)
-		if got := testing.AllocsPerRun(100, func() {
-			redistest.Must(envelope.Decode(data))(t)
-		}); got != 0 {
-			t.Errorf("%d bytes: %v allocations", n, got)
-		}
+		got := testing.AllocsPerRun(100, func() { redistest.Must(envelope.Decode(data))(t) })
+		redistest.Check(t, got == 0, "%d bytes: %v allocations", n, got)
 	}
 }
 
 func refuse(t *testing.T, what, data string) {
 	t.Helper()
 	e, err := envelope.Decode(data)
-	if err == nil {
-		t.Errorf("%s: %.100q was accepted", what, data)
-		return
-	}
+	redistest.CheckNow(t, err != nil, "%s: %.100q was accepted", what, data)
 	redistest.Check(t, e == (envelope.Envelope{}), "%s: %+v came with %v", what, e, err)
 	redistest.Check(t, !strings.Contains(err.Error(), "hello"), "%s: the error shows the payload: %v", what, err)
 }

@@ -71,9 +71,8 @@ func TestStoreKeepsWhatIsUsed(t *testing.T) {
 		hot.used.Store(true)
 		size := overhead * (1 + i%5)
 		s.add(&Copy{slot: &slot{Key: Key{Name: fmt.Sprint(i)}}, size: size}, func(out *Copy) {
-			if out == hot || !out.dropped.Load() || s.get(out.slot.Name) == out {
-				t.Fatalf("%s was taken out, marked %v", out.slot.Name, out.dropped.Load())
-			}
+			redistest.CheckNow(t, out != hot && out.dropped.Load() && s.get(out.slot.Name) != out,
+				"%s was taken out, marked %v", out.slot.Name, out.dropped.Load())
 		})
 		redistest.CheckNow(t, s.bytes <= s.most, "%d bytes; want at most %d", s.bytes, s.most)
 	}
@@ -225,11 +224,10 @@ func TestWriterWaitsForReadersThatAreNotListed(t *testing.T) {
 func TestWriterHasReadersTold(t *testing.T) {
 	t.Parallel()
 	w := newTestWriter()
-	if told := w.Replied(nil, "k", time.Now(), listed("a")); told == nil || !told.tell {
-		t.Errorf("a call without a number is %+v", told)
-	}
+	got := w.Replied(nil, "k", time.Now(), listed("a"))
+	redistest.Check(t, got != nil && got.tell, "a call without a number is %+v", got)
 	told := w.Begin()
-	got := w.Replied(told, "k", time.Now(), listed("a"))
+	got = w.Replied(told, "k", time.Now(), listed("a"))
 	redistest.Check(t, got == told && !told.tell, "a call with a number is %+v", got)
 	w.End(told)
 	got = w.Replied(w.Begin(), "k", time.Now(), loads.Dropped{})

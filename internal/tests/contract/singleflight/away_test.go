@@ -74,9 +74,7 @@ func TestInvalidateOutlastsAnOutage(t *testing.T) {
 	} {
 		subBubble(t, name, func(f *fixture) {
 			g, wire := f.open()
-			if err := call(f.Context(), g); err != nil { // the server knows the script
-				f.Fatal(err)
-			}
+			redistest.WantErr(f, call(f.Context(), g)) // the server knows the script
 			f.goAway(g, wire)
 			wire.StallReplies("")
 			wire.Unstall()
@@ -128,18 +126,15 @@ func TestObserverIsToldOfCallsThatRedisAbsenceMadeFail(t *testing.T) {
 			calls.call()
 			took := time.Since(began)
 			synctest.Wait()
-			if want += calls.keys; len(told) != want {
-				f.Fatalf("after %s the Observer was told of %d calls, want %d", name, len(told), want)
-			}
+			want += calls.keys
+			redistest.Require(f, len(told), want, "after %s the Observer was told of %d calls", name)
 			redistest.Check(f, calls.keys <= 0 || told[want-1] == took && took != 0, "%s took %v, and the Observer was told %v", name, took, told)
 		}
 		wire.Heal()
 		// Redis answers the look-up, and is away when the permit is asked for.
 		wire.CutOff("enter")
 		redistest.WantErr(f, fetch(f, f.Context(), g, "new", never(f)).Failed(), leasehold.ErrUnavailable)
-		if want++; len(told) != want {
-			f.Errorf("told of %d calls, want %d", len(told), want)
-		}
+		redistest.Expect(f, len(told), want+1, "told of %d calls")
 	})
 }
 

@@ -213,9 +213,8 @@ func TestPeek(t *testing.T) {
 			want := func(value string, source singleflight.Source, age time.Duration) {
 				f.Helper()
 				r, there, err := g.Peek(f.Context(), what)
-				if err != nil || there != (source != 0) || r.Value != value || r.Source != source || r.Age != age {
-					f.Fatalf("%+v, %v, %v; want %q, %v, %v", r, there, err, value, source, age)
-				}
+				redistest.CheckNow(f, err == nil && there == (source != 0) && r == (singleflight.Result[string]{Value: value, Source: source, Age: age}),
+					"%+v, %v, %v; want %q, %v, %v", r, there, err, value, source, age)
 			}
 			want("", 0, 0)
 			fetch(f, f.Context(), g, what, gives("v")).Got()

@@ -245,10 +245,9 @@ func TestPanicAfterItsCallerLeft(t *testing.T) {
 			log.Reset()
 			fetch(f, f.Context(), g, "k", func(context.Context) (string, error) { way.end(); return "", nil }).want("old", singleflight.Stale)
 			synctest.Wait()
-			if text := log.String(); !strings.Contains(text, way.text) || !strings.Contains(text, f.Family+"/k") ||
-				what == "panic" && !strings.Contains(text, "hostile_test.go") {
-				f.Errorf("%s", text)
-			}
+			text := log.String()
+			redistest.Check(f, strings.Contains(text, way.text) && strings.Contains(text, f.Family+"/k"), "%s", text)
+			redistest.Check(f, what != "panic" || strings.Contains(text, "hostile_test.go"), "there is no stack: %s", text)
 			redistest.Check(f, f.freed("k"), "the lease is held yet")
 			s := g.Stats()
 			redistest.Check(f, s.FailedLoads == 2 && s.Loads == 3, "%+v", s)

@@ -49,9 +49,8 @@ func TestCallersDuringALocalLoadShareTheNextOne(t *testing.T) {
 			sources := map[singleflight.Source]int{}
 			for _, p := range later {
 				r := p.Got()
-				if sources[r.Source]++; r.Value != "new" {
-					f.Errorf("a caller after the Invalidate has %+v", r)
-				}
+				sources[r.Source]++
+				redistest.Check(f, r.Value == "new", "a caller after the Invalidate has %+v", r)
 			}
 			redistest.Check(f, sources[singleflight.Loaded] == 1 && sources[singleflight.Shared] == 8, "%v", sources)
 			first, l = begin(f, f.Context(), g, "k", o, o.load)

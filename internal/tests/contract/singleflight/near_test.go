@@ -101,9 +101,8 @@ func TestNearLeavesNothingWhenIdle(t *testing.T) {
 		redistest.Expect(f, len(f.Subscribed("leasehold")), 1, "%d subscriptions of a reader")
 		time.Sleep(2 * lasts)
 		synctest.Wait()
-		if all := f.Subscribed("leasehold"); len(all) != 0 || f.Server.Exists(f.Part("k", "near")) {
-			f.Errorf("subscriptions %v, registrations %v after 2 NearFor", all, f.Server.Exists(f.Part("k", "near")))
-		}
+		redistest.Expect(f, len(f.Subscribed("leasehold")), 0, "%d subscriptions after 2 NearFor")
+		redistest.Check(f, !f.Server.Exists(f.Part("k", "near")), "the key of registrations is there after 2 NearFor")
 		sent := w.Sent()
 		time.Sleep(time.Minute)
 		redistest.Expect(f, w.Sent()-sent, 0, "%d commands of an idle handle")

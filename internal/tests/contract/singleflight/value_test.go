@@ -151,9 +151,8 @@ func TestDefaults(t *testing.T) {
 			redistest.CheckNow(f, s.KeptFor == s.FreshFor+time.Second || s.KeptFor == s.FreshFor.Truncate(time.Millisecond)+time.Second,
 				"%+v", s)
 		}
-		if least < 95*time.Second || least > 96*time.Second || most > 105*time.Second+time.Millisecond || most < 104*time.Second {
-			f.Errorf("TTLs from %v to %v, want 95 s to 105 s", least, most)
-		}
+		redistest.Between(f, least, 95*time.Second, 96*time.Second, "the shortest TTL is %v")
+		redistest.Between(f, most, 104*time.Second, 105*time.Second+time.Millisecond, "the longest TTL is %v")
 	})
 }
 
