@@ -226,3 +226,18 @@ func TestErrorWhoseTextChanges(t *testing.T) {
 		}
 	})
 }
+
+// Sentinels of Config.Errors are found in every process that shares a failure.
+func TestSentinelsCross(t *testing.T) {
+	some(t, func(f *fixture) {
+		gone, broken := errors.New("sql: no rows"), errors.New("broken")
+		mod := func(c *singleflight.Config[string]) { c.Errors, c.ErrorTTL = []error{gone, broken}, time.Minute }
+		g, other := f.two(mod)
+		redistest.WantErr(f, fetch(f, f.Context(), g, "k", fails(fmt.Errorf("user 7: %w", gone))).Failed(), gone)
+		err := fetch(f, f.Context(), other, "k", never(f)).Failed()
+		redistest.WantErr(f, err, gone, redistest.Not(broken), redistest.Says("user 7: sql: no rows"))
+		remote, ok := errors.AsType[*singleflight.RemoteError](err)
+		redistest.Check(f, ok && remote.Text == "user 7: sql: no rows", "%+v", remote)
+		redistest.Expect(f, inspect(f, other, "k").Failure, "user 7: sql: no rows", "Failure is %v")
+	})
+}

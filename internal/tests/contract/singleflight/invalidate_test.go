@@ -2,7 +2,9 @@ package singleflight
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +16,79 @@ import (
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
+
+// A value that may not be stored ends what was cached, and Put says so.
+func TestPutThatIsNotStored(t *testing.T) {
+	some(t, func(f *fixture) {
+		g, _ := f.open(func(c *singleflight.Config[string]) {
+			c.MaxValueBytes = 100
+			c.TTLFor = func(_ string, v string) time.Duration {
+				if v == "secret" {
+					return -1
+				}
+				return 0
+			}
+		})
+		for _, v := range []string{"secret", strings.Repeat("large", 100)} {
+			redistest.WantErr(f, g.Put(f.Context(), "k", "there"))
+			err := g.Put(f.Context(), "k", v)
+			redistest.WantErr(f, err, singleflight.ErrNotStored)
+			redistest.Check(f, errors.Is(err, singleflight.ErrTooLarge) == (v != "secret"), "%v", err)
+			wantNothing(f, g, "k")
+		}
+	})
+}
+
+// A Put may have run if its reply is lost. It is not sent again: its second run could undo a Put
+// that was answered in between.
+func TestPutWhoseReplyIsLost(t *testing.T) {
+	withProxy(t, func(f *fixture, p *redistest.Proxy) {
+		f.teach()
+		g := f.openVia(p)
+		other, _ := f.open()
+		puts := harness.Does("load put")
+		lost := p.EatReply(puts, 1)
+		written := harness.Begin(f, func() error { return g.Put(f.Context(), "k", "first") })
+		redistest.Get(f, "the lost reply", lost.Fired())
+		put(f, other, "k", "second")
+		redistest.WantErr(f, written.Failed(), leasehold.ErrUnavailable)
+		redistest.Expect(f, peek(f, g, "k").Value, "second", "the value is %q")
+	})
+}
+
+// An Invalidate that fails names the keys that may have been dropped or not; it
+// tries for 3 s, and returns at once when its ctx ends.
+func TestInvalidateFails(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		g, wire := f.open()
+		fetch(f, f.Context(), g, "a", gives("v")).Got()
+		wire.Cut()
+		began := time.Now()
+		err := g.Invalidate(f.Context(), "a", "b")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrCut)
+		redistest.WantText(f, err, "singleflight: invalidate "+f.Family+"/a", "singleflight: invalidate "+f.Family+"/b")
+		redistest.WantErr(f, keysError(f, err, "a", "b")["b"], leasehold.ErrUnavailable, harness.ErrCut)
+		redistest.Between(f, time.Since(began), 3*time.Second, 4*time.Second, "tried for %v")
+		began = time.Now()
+		ctx := f.within(time.Second)
+		err = g.Invalidate(ctx, "a", "b")
+		redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable, redistest.Says(f.Family+"/a", f.Family+"/b"))
+		redistest.Expect(f, time.Since(began), time.Second, "returned after %v")
+		wire.Heal()
+		go func() { time.Sleep(time.Second); wire.Heal() }()
+		wire.Cut()
+		redistest.NoError(f, g.Invalidate(f.Context(), "a")) // it was tried again
+		wantNothing(f, g, "a")
+		// What the server refuses for one key is that key's error alone.
+		f.RDB.Set(f.Context(), f.Part("bad", "holders"), "a string", time.Minute)
+		fetch(f, f.Context(), g, "good", gives("v")).Got()
+		err = g.Invalidate(f.Context(), "good", "bad")
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		redistest.WantText(f, keysError(f, err, "bad")["bad"], f.Family+"/bad", "WRONGTYPE")
+		redistest.Check(f, !strings.Contains(err.Error(), "/good"), "%v", err)
+		wantNothing(f, g, "good")
+	})
+}
 
 // After Invalidate or Put has returned, no handle serves the value from before, whichever handle called: one with
 // copies of its own, or one without. It waits for messages and not for the end of a read lease.
