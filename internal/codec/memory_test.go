@@ -94,7 +94,6 @@ func TestBombsTakeNoMemory(t *testing.T) {
 func TestMemoryIsInProportion(t *testing.T) {
 	warm()
 	const n, count = 1000, "\x03\xe8"
-	worst := map[string]float64{}
 	for _, element := range append(values, "\x81\xa1A\x90", "\x81\xa1A\xc0", "\x81\xa4Next\x80", "\x81\xa4List\x91\x80", "\x81\x00\x00",
 		"\x82\xa0\x80\xa0\x80", "\x81\xc4\x00\xc4\x00", "\x83\xa1B\xc4\x01x\xa1B\xc4\x02xx\xa1B\xc4\x03xxx",
 		"\x93\x01\xc0\xa0", "\x98\xc0\xc0\xc0\xc0\xc0\xc0\xc0\xc0", "\x99\xc0\xc0\xc0\xc0\xc0\xc0\xc0\xc0\xc0") {
@@ -103,12 +102,8 @@ func TestMemoryIsInProportion(t *testing.T) {
 			for _, x := range targets {
 				used, err := x.decode(data)
 				redistest.Check(t, used <= x.allowed(data), "%s: %d bytes, of %q, took %d (%v)", x.name, len(data), element, used, err)
-				worst[x.name] = max(worst[x.name], float64(used)/float64(len(data)))
 			}
 		}
-	}
-	for _, x := range targets {
-		t.Logf("%-21s %8.1f for each byte, elements of %d", x.name, worst[x.name], x.element)
 	}
 }
 

@@ -331,9 +331,6 @@ func TestFalseAlarmEndsNoWait(t *testing.T) {
 	})
 }
 
-// wrapped is a client that is no pointer.
-type wrapped struct{ *redis.Client }
-
 // The permits of MaxLoads share the group's knowledge of the server, also if the client is
 // wrapped in a type that is no pointer.
 func TestPermitsShareTheBreaker(t *testing.T) {
@@ -341,7 +338,7 @@ func TestPermitsShareTheBreaker(t *testing.T) {
 		w := &harness.Wire{Patience: clientPatience}
 		rdb := f.Connect(w).(*redis.Client)
 		rdb.AddHook(w)
-		g := openOn(f, wrapped{rdb}, locally, maxLoads(1))
+		g := openOn(f, embedsSingle{rdb}, locally, maxLoads(1))
 		f.Cleanup(w.Heal)
 		f.goAway(g, w)
 		began := time.Now()

@@ -17,7 +17,7 @@ import (
 // load's ctx; its lease is free at once for a process that waits.
 func TestClose(t *testing.T) {
 	some(t, func(f *fixture) {
-		g, other := f.two()
+		g, other, _ := f.two()
 		o := newOrigin(f)
 		first, l := begin(f, f.Context(), g, "k", o, o.obedient)
 		joins := fetch(f, f.Context(), g, "k", o.obedient)
@@ -58,7 +58,7 @@ func TestCloseIsBoundedByItsCtx(t *testing.T) {
 		"close": (*singleflight.Group[string]).Close, "shutdown": (*singleflight.Group[string]).Shutdown,
 	} {
 		subBubble(t, op, func(f *fixture) {
-			g, other := f.two()
+			g, other, _ := f.two()
 			first, l, _ := f.loading(g, "k") // ignores its ctx
 			began := time.Now()
 			err := end(g, f.within(3*time.Second))
@@ -152,7 +152,7 @@ func TestCloseWaitsForANearRead(t *testing.T) {
 func TestShutdownLetsLoadsFinish(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		one := func(c *singleflight.Config[string]) { c.MaxLoads = 2 }
-		g, other := f.two(one)
+		g, other, _ := f.two(one)
 		here, there := newOrigin(f), newOrigin(f)
 		first, l := begin(f, f.Context(), g, "k", here, here.obedient)
 		joins := fetch(f, f.Context(), g, "k", here.obedient)

@@ -50,7 +50,7 @@ func TestOneLoadInTheFleet(t *testing.T) {
 func TestSourceAndAge(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		mod := func(c *singleflight.Config[string]) { c.TTL, c.StaleFor, c.Jitter = 10*time.Second, time.Minute, -1 }
-		g, other := f.two(mod)
+		g, other, _ := f.two(mod)
 		o := newOrigin(f)
 		want := func(p *pending[string], value string, source singleflight.Source, age time.Duration) {
 			f.Helper()

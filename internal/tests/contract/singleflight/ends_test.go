@@ -51,7 +51,7 @@ func TestLoadersCtxHasValuesAndNoDeadline(t *testing.T) {
 // where the last one leaves another process, within a third of the lease.
 func TestLoadEndsWithItsLastWaiter(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		g, other := f.two()
+		g, other, _ := f.two()
 		o := newOrigin(f)
 		ctx, cancel := context.WithCancel(f.Context())
 		first, l := begin(f, ctx, g, "k", o, o.obedient)
@@ -121,7 +121,7 @@ func TestNewcomerToALoadThatEndsLoadsAnew(t *testing.T) {
 // loaded: nobody would wait for that load.
 func TestCallerThatLeavesWhileItsFlightEndsLoadsNothing(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		g, other, wire := f.pair()
+		g, other, wire := f.two()
 		first, l, o := f.loading(g, "k")
 		redistest.WantErr(f, other.Invalidate(f.Context(), "k"))
 		ctx, cancel := context.WithCancel(f.Context())
@@ -142,7 +142,7 @@ func TestCallerThatLeavesWhileItsFlightEndsLoadsNothing(t *testing.T) {
 // although the refresh would not have.
 func TestJoiningARefreshThatIsNotGranted(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		g, other, wire := f.pair(staleFor)
+		g, other, wire := f.two(staleFor)
 		f.stalled(g, "k")
 		o := newOrigin(f)
 		fetch(f, f.Context(), other, "k", o.load).want("old", singleflight.Stale)
@@ -193,7 +193,7 @@ func (refusal) RedisError()   {}
 func TestRefusedPublicationHoldsNobodyUp(t *testing.T) {
 	for what, refused := range map[string]error{"by the server": refusal{}, "on the way": errors.New("ERR not today")} {
 		subBubble(t, what, func(f *fixture) {
-			g, other, w := f.pair()
+			g, other, w := f.two()
 			first, l, _ := f.loading(g, "k")
 			second := fetch(f, f.Context(), other, "k", gives("theirs"))
 			w.Fail(func(name string) error {
@@ -218,7 +218,7 @@ func lease(d time.Duration) config { return func(c *singleflight.Config[string])
 // caller gets that, the others ask again, and it isn't stored.
 func TestValueAfterALostLeaseIsNotStored(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		g, other := f.two()
+		g, other, _ := f.two()
 		first, l, o := f.loading(g, "k")
 		joins, waits := fetch(f, f.Context(), g, "k", o.load), fetch(f, f.Context(), other, "k", o.load)
 		f.Server.FlushAll()
@@ -310,7 +310,7 @@ func TestCallerThatJoinsAfterTheAnswerAsksAgain(t *testing.T) {
 	} {
 		for _, invalidated := range []bool{false, true} {
 			subBubble(t, fmt.Sprint(what, ", invalidated: ", invalidated), func(f *fixture) {
-				g, other, wire := f.pair(func(c *singleflight.Config[string]) { c.ErrorTTL, c.MaxValueBytes = time.Minute, 10 })
+				g, other, wire := f.two(func(c *singleflight.Config[string]) { c.ErrorTTL, c.MaxValueBytes = time.Minute, 10 })
 				fetch(f, f.Context(), g, "warm", gives("v")).Got()
 				var first *pending[string]
 				if c.meanwhile {

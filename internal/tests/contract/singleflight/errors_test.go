@@ -16,17 +16,12 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// notHere is an error with a chain of its own.
-type notHere struct{ code int }
-
-func (e *notHere) Error() string { return fmt.Sprintf("code %d", e.code) }
-
 // In its own process a loader's error is itself; elsewhere its text crosses. ErrNotFound is ErrNotFound everywhere,
 // whatever wraps it.
 func TestErrorsAcrossProcesses(t *testing.T) {
 	each(t, func(f *fixture) {
-		g, other := f.two()
-		for key, cause := range map[string]error{"boom": &notHere{7}, "nothing": singleflight.ErrNotFound} {
+		g, other, _ := f.two()
+		for key, cause := range map[string]error{"boom": errBoom, "nothing": singleflight.ErrNotFound} {
 			first, l, _ := f.loading(g, key)
 			waits := fetch(f, f.Context(), other, key, never(f))
 			redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
@@ -39,8 +34,8 @@ func TestErrorsAcrossProcesses(t *testing.T) {
 				continue
 			}
 			var remote *singleflight.RemoteError
-			redistest.Check(f, errors.As(err, &remote) && remote.Text == "lookup: code 7" && remote.Error() == remote.Text, "%v", err)
-			redistest.WantText(f, err, "leasehold: singleflight: fetch "+f.Family+"/boom: lookup: code 7")
+			redistest.Check(f, errors.As(err, &remote) && remote.Text == "lookup: boom" && remote.Error() == remote.Text, "%v", err)
+			redistest.WantText(f, err, "leasehold: singleflight: fetch "+f.Family+"/boom: lookup: boom")
 			redistest.WantNot(f, err, cause, singleflight.ErrNotFound, singleflight.ErrLoadTimeout, singleflight.ErrLoaderPanicked)
 		}
 	})
@@ -49,7 +44,7 @@ func TestErrorsAcrossProcesses(t *testing.T) {
 // What crosses of an error is at most 4 KiB, in whole characters; a panic's text too.
 func TestLongErrorsAreCut(t *testing.T) {
 	some(t, func(f *fixture) {
-		g, other := f.two()
+		g, other, _ := f.two()
 		for name, text := range map[string]string{
 			"just": strings.Repeat("x", 4096), "long": strings.Repeat("x", 100_000), "cut": "xx" + strings.Repeat("€", 5000),
 			"bytes": "\xff\x00", "many bytes": strings.Repeat("\xffx", 5000),
@@ -98,7 +93,7 @@ func TestErrorTTL(t *testing.T) {
 			mod := func(cfg *singleflight.Config[string]) {
 				cfg.ErrorTTL, cfg.NotFoundTTL, cfg.Jitter = c.errorTTL, c.notFound, -1
 			}
-			g, other := f.two(mod)
+			g, other, _ := f.two(mod)
 			redistest.WantErr(f, fetch(f, f.Context(), g, "k", fails(c.err)).Failed(), c.err)
 			if c.remembered > 0 {
 				time.Sleep(c.remembered - time.Microsecond)
@@ -132,7 +127,7 @@ func TestLoadTimeout(t *testing.T) {
 	} {
 		subBubble(t, what, func(f *fixture) {
 			mod := func(c *singleflight.Config[string]) { c.LoadTimeout, c.LeaseTTL = 5*time.Second, time.Second }
-			g, other := f.two(mod)
+			g, other, _ := f.two(mod)
 			o := newOrigin(f)
 			began := time.Now()
 			all := []*pending[string]{fetch(f, f.Context(), g, "k", load(o))}
@@ -168,7 +163,7 @@ func TestCtxEndsWhereverACallIs(t *testing.T) {
 	} {
 		for _, many := range []bool{false, true} {
 			subBubble(t, fmt.Sprint(what, ", many: ", many), func(f *fixture) {
-				g, other, w := f.pair(maxLoads(1))
+				g, other, w := f.two(maxLoads(1))
 				load := put(w, func(key string) { f.loading(other, key) }, newOrigin(f))
 				if load == nil {
 					load = never(f)
@@ -207,7 +202,7 @@ func TestCtxEndsWhereverACallIs(t *testing.T) {
 // a load that takes too long.
 func TestErrorWhoseTextChanges(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		g, other := f.two(func(c *singleflight.Config[string]) { c.LoadTimeout = time.Second })
+		g, other, _ := f.two(func(c *singleflight.Config[string]) { c.LoadTimeout = time.Second })
 		uses := 0
 		changing := &hostileError{text: func() { uses++ }, long: 1 << 20}
 		first, joins, waits := together(f, g, other, "k", func() (string, error) { return "", changing })
@@ -232,7 +227,7 @@ func TestSentinelsCross(t *testing.T) {
 	some(t, func(f *fixture) {
 		gone, broken := errors.New("sql: no rows"), errors.New("broken")
 		mod := func(c *singleflight.Config[string]) { c.Errors, c.ErrorTTL = []error{gone, broken}, time.Minute }
-		g, other := f.two(mod)
+		g, other, _ := f.two(mod)
 		redistest.WantErr(f, fetch(f, f.Context(), g, "k", fails(fmt.Errorf("user 7: %w", gone))).Failed(), gone)
 		err := fetch(f, f.Context(), other, "k", never(f)).Failed()
 		redistest.WantErr(f, err, gone, redistest.Not(broken), redistest.Says("user 7: sql: no rows"))

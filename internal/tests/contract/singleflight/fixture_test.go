@@ -57,15 +57,8 @@ func (f *fixture) open(mod ...config) (*singleflight.Group[string], *harness.Wir
 	return openOf(f, mod...)
 }
 
-// two makes two groups, as of two processes.
-func (f *fixture) two(mod ...config) (g, other *singleflight.Group[string]) {
-	f.Helper()
-	g, other, _ = f.pair(mod...)
-	return g, other
-}
-
-// pair is two with the wire of the first one.
-func (f *fixture) pair(mod ...config) (g, other *singleflight.Group[string], w *harness.Wire) {
+// two makes two groups, as of two processes, with the wire of the first one.
+func (f *fixture) two(mod ...config) (g, other *singleflight.Group[string], w *harness.Wire) {
 	f.Helper()
 	g, w = f.open(mod...)
 	return g, mustOpen(f, mod...), w
@@ -258,11 +251,9 @@ func (o *origin) loadUntil(ctx context.Context, end <-chan struct{}) (string, er
 	case <-end:
 		return "", context.Cause(ctx)
 	case <-o.over:
-		return "", errTestOver
+		return "", errors.New("the test is over")
 	}
 }
-
-var errTestOver = errors.New("the test is over")
 
 // next is the next load to begin, soon.
 func (o *origin) next(t testing.TB) *loading {

@@ -254,7 +254,7 @@ func TestInspect(t *testing.T) {
 			c.Label = "a loader:1"
 			c.TTL, c.Jitter, c.StaleFor, c.ErrorTTL, c.NotFoundTTL = 10*time.Second, -1, 20*time.Second, 3*time.Second, 4*time.Second
 		}
-		g, other := f.two(mod)
+		g, other, _ := f.two(mod)
 		o := newOrigin(f)
 		const key = "k"
 		want := func(want singleflight.State) {
@@ -314,7 +314,7 @@ func TestInspect(t *testing.T) {
 func TestKeyNames(t *testing.T) {
 	each(t, func(f *fixture) {
 		for tag, key := range map[string]string{"a%3Ab%7Bc%7D": "a:b{c}", hashed("ada@example.com"): "ada@example.com"} {
-			g, other := f.two(func(c *singleflight.Config[string]) {
+			g, other, _ := f.two(func(c *singleflight.Config[string]) {
 				c.Prefix, c.HashKeys, c.ErrorTTL, c.StaleFor, c.TTL = f.Family, tag == hashed(key), time.Minute, time.Minute, time.Millisecond
 			})
 			want := func(parts ...string) {

@@ -75,7 +75,7 @@ func TestHostileErrorsOfALoader(t *testing.T) {
 		"Unwrap exits":   {&hostileError{unwrap: runtime.Goexit}, []string{"Unwrap", "runtime.Goexit"}},
 	} {
 		subBubble(t, name, func(f *fixture) {
-			g, other := f.two(staleFor)
+			g, other, _ := f.two(staleFor)
 			first, joins, waits := together(f, g, other, "k", func() (string, error) { return "", c.err })
 			for _, p := range []*pending[string]{first, joins, waits} {
 				err := p.Failed()
@@ -131,14 +131,10 @@ func TestObserverThatLeavesABrokenCtx(t *testing.T) {
 	}
 }
 
-// hostileHandler is a handler of slog.
-type hostileHandler struct {
-	slog.Handler
-	handle func()
-}
+// hostileWriter is what a Logger writes to.
+type hostileWriter func()
 
-func (h hostileHandler) Handle(context.Context, slog.Record) error { h.handle(); return nil }
-func (h hostileHandler) Enabled(context.Context, slog.Level) bool  { return true }
+func (w hostileWriter) Write(line []byte) (int, error) { w(); return len(line), nil }
 
 // A handler of the log holds up nothing for long, and ends nothing, whatever it does.
 func TestHostileLogger(t *testing.T) {
@@ -152,7 +148,7 @@ func TestHostileLogger(t *testing.T) {
 			lines := make(chan struct{}, 1000)
 			g, _ := f.open(func(c *singleflight.Config[string]) {
 				c.MaxValueBytes = 1
-				c.Logger = slog.New(hostileHandler{handle: func() { lines <- struct{}{}; way(over) }})
+				c.Logger = slog.New(slog.NewTextHandler(hostileWriter(func() { lines <- struct{}{}; way(over) }), nil))
 			})
 			began := time.Now()
 			for range 200 {
@@ -187,7 +183,7 @@ func TestPanicAndGoexitReachAllCallers(t *testing.T) {
 				if code == "the loader" {
 					end = func() (string, error) { way.end(); return "", nil }
 				}
-				g, other := f.two(func(c *singleflight.Config[string]) {
+				g, other, _ := f.two(func(c *singleflight.Config[string]) {
 					c.ErrorTTL, c.StaleFor = time.Minute, time.Minute
 					c.TTLFor = func(_, v string) time.Duration {
 						if v == "ends TTLFor" {
@@ -258,7 +254,7 @@ func TestPanicAfterItsCallerLeft(t *testing.T) {
 // Of a DoMany each process's callers get it, and the keys of others as well.
 func TestPanicInDoMany(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		g, other := f.two()
+		g, other, _ := f.two()
 		gate := make(chan struct{})
 		var raised any
 		done := make(chan struct{})
@@ -303,7 +299,7 @@ func TestValueThatCannotBeEncodedGoesToItsFirstCaller(t *testing.T) {
 			mod := func(cfg *singleflight.Config[string]) {
 				cfg.Codec, cfg.ErrorTTL, cfg.StaleFor = &jsonCodec{marshal: c.marshal}, time.Minute, time.Minute
 			}
-			g, other := f.two(mod)
+			g, other, _ := f.two(mod)
 			first, joins, waits := together(f, g, other, "k", func() (string, error) { return "v", nil })
 			first.want("v", singleflight.Loaded)
 			redistest.WantText(f, joins.Failed(), c.want...)

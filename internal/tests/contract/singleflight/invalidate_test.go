@@ -131,7 +131,8 @@ func TestNearWaitsForAReaderThatHearsNothing(t *testing.T) {
 		g, writer := f.openVia(p, nearFor(lasts)), mustOpen(f, nearFor(lasts))
 		put(f, writer, "k", "old")
 		late := p.HoldReply(harness.Does("near read"), 1)
-		readUntil(f, g, "k", late.Fired())
+		held := harness.Begin(f, func() error { late.Wait(); return nil })
+		redistest.Eventually(f, "a near read", func() bool { peek(f, g, "k"); return held.Ended() })
 		p.SetHook(func(ev redistest.Event) redistest.Action { // nor is the lease renewed
 			if ev.Stage == redistest.OnMessage || ev.Stage == redistest.OnRequest && harness.Script(ev.Cmd) == "near read" {
 				return redistest.Vanish
@@ -143,20 +144,6 @@ func TestNearWaitsForAReaderThatHearsNothing(t *testing.T) {
 		late.Release()
 		redistest.AtLeast(f, done.Got(), lasts/2, "the invalidation took %v, and the reader heard nothing")
 		wantNothing(f, g, "k")
-	})
-}
-
-// readUntil reads a key until a channel is closed.
-func readUntil(f *fixture, g *singleflight.Group[string], key string, until <-chan struct{}) {
-	f.Helper()
-	redistest.Eventually(f, "what the reads are to bring about", func() bool {
-		peek(f, g, key)
-		select {
-		case <-until:
-			return true
-		default:
-			return false
-		}
 	})
 }
 
@@ -318,7 +305,7 @@ func TestNearAcknowledgementsDoNotWaitForEachOther(t *testing.T) {
 			}))
 			return rdb
 		}
-		g, writer, w := f.pair(nearFor(hold))
+		g, writer, w := f.two(nearFor(hold))
 		var keys []string
 		for i := range n {
 			keys = append(keys, fmt.Sprint(i))

@@ -69,7 +69,7 @@ func TestLeaseIsTakenBeforeThePermit(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		mod := func(c *singleflight.Config[string]) { c.LeaseTTL, c.LoadTimeout = time.Second, 5*time.Second }
 		g, _ := f.open(maxLoads(1), func(c *singleflight.Config[string]) { c.LeaseTTL = time.Second })
-		second, third := f.two(maxLoads(1), mod)
+		second, third, _ := f.two(maxLoads(1), mod)
 		first, l, o := f.loading(g, "a")
 		b := fetch(f, f.Context(), second, "b", o.load)
 		again := fetch(f, f.Context(), third, "b", o.load)
@@ -100,7 +100,7 @@ func TestLeaseIsTakenBeforeThePermit(t *testing.T) {
 // A DoMany takes one permit, however many its keys, and loads wait in order.
 func TestDoManyTakesOnePermit(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		g, other := f.two(maxLoads(2))
+		g, other, _ := f.two(maxLoads(2))
 		o, b := newOrigin(f), newBatches()
 		b.gate = make(chan struct{})
 		many := doMany(f, f.Context(), g, []string{"a", "b", "c", "d", "e"}, b)
@@ -150,7 +150,7 @@ func TestRevokeOfALoad(t *testing.T) {
 		for _, schema := range []uint32{0, 77} { // an operator reaches every schema
 			prefix := fmt.Sprint(f.Family, schema)
 			mod := func(c *singleflight.Config[string]) { c.MaxLoads, c.Prefix = 1, prefix }
-			a, b := f.two(mod)
+			a, b, _ := f.two(mod)
 			operator, _ := f.open(mod, func(c *singleflight.Config[string]) { c.Schema = schema })
 			first, l, o := f.loading(a, "k")
 			redistest.Eventually(f, "the loader's subscription", func() bool { return len(f.Subscribed(prefix)) > 0 })

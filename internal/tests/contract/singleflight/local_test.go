@@ -251,7 +251,7 @@ func TestOwnBoundsAreNoDeadlineOfACaller(t *testing.T) {
 		})
 	}
 	subBubble(t, "a result that the caller waited for", func(f *fixture) {
-		g, other, wire := f.pair()
+		g, other, wire := f.two()
 		_, l, _ := f.loading(other, "k")
 		waits := fetch(f, f.Context(), g, "k", never(f))
 		wire.Fail(func(name string) error {

@@ -120,7 +120,7 @@ func TestLoadsThatAskForEachOther(t *testing.T) {
 // A cycle through another process ends once the callers have left, and the keys can be loaded again.
 func TestCycleThroughAnotherProcessUnwinds(t *testing.T) {
 	some(t, func(f *fixture) {
-		one, two := f.two()
+		one, two, _ := f.two()
 		runs := make(chan struct{}, 2)
 		meet := make(chan struct{})
 		ctx, leave := context.WithCancel(f.Context())

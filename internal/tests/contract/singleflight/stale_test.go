@@ -33,7 +33,7 @@ func (f *fixture) stalled(g *singleflight.Group[string], key string) {
 // are all others meanwhile; one refreshes, in the whole fleet.
 func TestStaleWhileOneRebuilds(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		g, other := f.two(staleFor)
+		g, other, _ := f.two(staleFor)
 		f.stalled(g, "k")
 		o := newOrigin(f)
 		fetch(f, f.Context(), g, "k", o.load).want("old", singleflight.Stale)
@@ -61,7 +61,7 @@ func TestStaleWhileOneRebuilds(t *testing.T) {
 // a failure is remembered, for as long as that is so at least.
 func TestStaleRefreshIsNotAskedForAgainAtOnce(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		other, g, wire := f.pair(staleFor, func(c *singleflight.Config[string]) { c.ErrorTTL = 10 * time.Second })
+		other, g, wire := f.two(staleFor, func(c *singleflight.Config[string]) { c.ErrorTTL = 10 * time.Second })
 		f.stalled(g, "k")
 		o := newOrigin(f)
 		fetch(f, f.Context(), g, "k", o.load).want("old", singleflight.Stale)
@@ -104,7 +104,7 @@ func TestStaleRefreshAfterTheLeaseEnds(t *testing.T) {
 func TestSoftTimeoutServesStale(t *testing.T) {
 	for what, mod := range map[string]config{"StaleFor": staleFor, "StaleIfError": staleIfError} {
 		subBubble(t, what, func(f *fixture) {
-			g, other := f.two(mod, func(c *singleflight.Config[string]) { c.SoftTimeout = 3 * time.Second })
+			g, other, _ := f.two(mod, func(c *singleflight.Config[string]) { c.SoftTimeout = 3 * time.Second })
 			f.stalled(g, "k")
 			o := newOrigin(f)
 			began := time.Now()
@@ -134,7 +134,7 @@ func TestSoftTimeoutServesStale(t *testing.T) {
 func TestStaleDoesNotMaskNotFound(t *testing.T) {
 	for what, mod := range map[string]config{"StaleFor": staleFor, "StaleIfError": staleIfError} {
 		subBubble(t, what, func(f *fixture) {
-			g, other := f.two(mod, func(c *singleflight.Config[string]) { c.SoftTimeout = time.Second })
+			g, other, _ := f.two(mod, func(c *singleflight.Config[string]) { c.SoftTimeout = time.Second })
 			f.stalled(g, "k")
 			one, l, _ := f.loading(g, "k")
 			two := fetch(f, f.Context(), other, "k", never(f))
@@ -155,7 +155,7 @@ func TestStaleDoesNotMaskNotFound(t *testing.T) {
 // and where Redis can't be asked to coordinate; not what is older.
 func TestStaleIfError(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		other, g, wire := f.pair(staleIfError, func(c *singleflight.Config[string]) { c.ErrorTTL = 5 * time.Second })
+		other, g, wire := f.two(staleIfError, func(c *singleflight.Config[string]) { c.ErrorTTL = 5 * time.Second })
 		f.stalled(g, "k")
 		one, l, o := f.loading(g, "k")
 		two := fetch(f, f.Context(), other, "k", never(f))

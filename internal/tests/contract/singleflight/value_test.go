@@ -187,7 +187,7 @@ func TestValueThatTTLForForbidsToStoreIsHandedOut(t *testing.T) {
 	some(t, func(f *fixture) {
 		for key, value := range map[string]string{"small": "v", "large": strings.Repeat("v", 100_000)} {
 			mod := func(c *singleflight.Config[string]) { c.TTLFor = func(string, string) time.Duration { return -1 } }
-			g, other := f.two(mod)
+			g, other, _ := f.two(mod)
 			first, l, _ := f.loading(g, key)
 			waits := fetch(f, f.Context(), other, key, never(f))
 			redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
