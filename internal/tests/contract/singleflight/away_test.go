@@ -117,8 +117,7 @@ func TestObserverIsToldOfCallsThatRedisAbsenceMadeFail(t *testing.T) {
 				_, _ = g.Do(ctx, "k", never(f))
 			}, 0},
 			"a short ctx": {func() {
-				ctx := f.within(time.Millisecond)
-				_, _ = g.Do(ctx, "k", never(f))
+				_, _ = g.Do(f.within(time.Millisecond), "k", never(f))
 			}, 1},
 		} {
 			time.Sleep(time.Second)

@@ -137,10 +137,7 @@ func TestCloseWaitsForANearRead(t *testing.T) {
 		time.Sleep(lasts * 7 / 8)
 		w.Stall()
 		peek(f, g, "k") // renews the read lease, for clientPatience
-		ctx := f.within(clientPatience * 3 / 4)
-		err := g.Close(ctx)
-		redistest.WantErr(f, err, context.DeadlineExceeded)
-		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		redistest.WantErr(f, g.Close(f.within(clientPatience*3/4)), context.DeadlineExceeded, leasehold.ErrUnavailable)
 		began := time.Now()
 		redistest.NoError(f, g.Close(f.Context()))
 		redistest.Check(f, time.Since(began) >= clientPatience/4, "the second Close took %v", time.Since(began))
@@ -167,8 +164,7 @@ func TestShutdownLetsLoadsFinish(t *testing.T) {
 		synctest.Wait()
 		redistest.WantErr(f, waits.Failed(), leasehold.ErrClosed)
 		redistest.WantErr(f, permit.Failed(), leasehold.ErrClosed)
-		_, err := g.Do(f.Context(), "new", never(f))
-		redistest.WantErr(f, err, leasehold.ErrClosed)
+		redistest.WantErr(f, redistest.ErrorOf(g.Do(f.Context(), "new", never(f))), leasehold.ErrClosed)
 		time.Sleep(time.Minute) // longer than LeaseTTL: the lease is renewed
 		redistest.CheckNow(f, !done.Ended(), "Shutdown returned %v beside a load", done.Err)
 		redistest.CheckNow(f, !l.over(), "the load has ended: %v", context.Cause(l.ctx))

@@ -136,8 +136,7 @@ func TestLoadTimeout(t *testing.T) {
 			all = append(all, fetch(f, f.Context(), g, "k", never(f)), fetch(f, f.Context(), other, "k", never(f)))
 			for i, p := range all {
 				err := p.Failed()
-				redistest.WantErr(f, err, singleflight.ErrLoadTimeout)
-				redistest.WantNot(f, err, context.DeadlineExceeded, context.Canceled, leasehold.ErrUnavailable)
+				redistest.WantErr(f, err, singleflight.ErrLoadTimeout, redistest.Not(context.DeadlineExceeded, context.Canceled, leasehold.ErrUnavailable))
 				remote := new(singleflight.RemoteError)
 				redistest.Check(f, errors.As(err, &remote) == (i == 2), "caller %d: %v", i, err)
 			}

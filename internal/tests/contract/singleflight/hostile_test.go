@@ -78,9 +78,8 @@ func TestHostileErrorsOfALoader(t *testing.T) {
 			g, other, _ := f.two(staleFor)
 			first, joins, waits := together(f, g, other, "k", func() (string, error) { return "", c.err })
 			for _, p := range []*pending[string]{first, joins, waits} {
-				err := p.Failed()
-				redistest.WantText(f, err, append(c.want, f.Family+"/k")...)
-				redistest.WantNot(f, err, singleflight.ErrNotFound, singleflight.ErrLoadTimeout)
+				no := redistest.Not(singleflight.ErrNotFound, singleflight.ErrLoadTimeout)
+				redistest.WantErr(f, p.Failed(), no, redistest.Says(append(c.want, f.Family+"/k")...))
 			}
 			// A refresh in the background and a DoMany meet it, too.
 			fetch(f, f.Context(), g, "k", gives("old")).Got()
@@ -307,9 +306,7 @@ func TestValueThatCannotBeEncodedGoesToItsFirstCaller(t *testing.T) {
 			redistest.Check(f, errors.As(waits.Err, new(*singleflight.RemoteError)), "%v", waits.Err)
 			wantIdle(f, g, "k")
 			fetch(f, f.Context(), other, "k", gives("w")).want("w", singleflight.Loaded)
-			err := g.Put(f.Context(), "k", "v")
-			redistest.WantErr(f, err, leasehold.ErrInvalid)
-			redistest.WantText(f, err, c.want...)
+			redistest.WantErr(f, g.Put(f.Context(), "k", "v"), leasehold.ErrInvalid, redistest.Says(c.want...))
 			harness.Close(f, g)
 		})
 	}

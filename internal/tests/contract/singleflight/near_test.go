@@ -221,8 +221,7 @@ func TestNearValuesSurviveAnOutage(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		f.goAway(g, wire)
 		time.Sleep(2 * time.Minute)
-		_, _, err := g.Peek(f.Context(), "k")
-		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		redistest.WantErr(f, peekErr(f.Context(), g, "k"), leasehold.ErrUnavailable)
 	})
 }
 
