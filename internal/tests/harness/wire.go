@@ -80,10 +80,13 @@ func (w *Wire) GoAway(call func()) {
 }
 
 // CutOff fails all commands of these names as a network that is cut does.
-func (w *Wire) CutOff(names ...string) {
+func (w *Wire) CutOff(names ...string) { w.FailWith(ErrCut, names...) }
+
+// FailWith fails all commands of these names with err.
+func (w *Wire) FailWith(err error, names ...string) {
 	w.Fail(func(name string) error {
 		if slices.Contains(names, name) {
-			return ErrCut
+			return err
 		}
 		return nil
 	})

@@ -212,8 +212,7 @@ func TestLoadThatWaitsForItsSlotIsOpenToAll(t *testing.T) {
 // or load with a lease and store. Those of one DoMany stay together.
 func TestLoadsThatWaitForASlotAskRedisAgain(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		g, wire := f.open(locally, maxLoads(1))
-		other, _ := f.open()
+		g, other, wire := f.two(locally, maxLoads(1))
 		o, b := newOrigin(f), newBatches()
 		f.goAway(g, wire)
 		first, l := begin(f, f.Context(), g, "x", o, o.load)
@@ -309,8 +308,7 @@ func TestWaitsWhenRedisGoesAway(t *testing.T) {
 // A breaker that opens by mistake ends no wait: the probe is answered.
 func TestFalseAlarmEndsNoWait(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		g, wire := f.open(locally)
-		other, _ := f.open()
+		g, other, wire := f.two(locally)
 		first, l, _ := f.loading(other, "k")
 		waits := fetch(f, f.Context(), g, "k", never(f))
 		refused := false

@@ -36,8 +36,7 @@ func TestClose(t *testing.T) {
 
 func TestAfterClose(t *testing.T) {
 	some(t, func(f *fixture) {
-		g, wire := f.open(func(c *singleflight.Config[string]) { c.MaxLoads = 1 })
-		other, _ := f.open()
+		g, other, wire := f.two(maxLoads(1))
 		fetch(f, f.Context(), g, "k", gives("v")).Got()
 		for range 3 {
 			redistest.WantErr(f, g.Close(f.Context()))

@@ -196,12 +196,7 @@ func TestRefusedPublicationHoldsNobodyUp(t *testing.T) {
 			g, other, w := f.two()
 			first, l, _ := f.loading(g, "k")
 			second := fetch(f, f.Context(), other, "k", gives("theirs"))
-			w.Fail(func(name string) error {
-				if name == "load publish" {
-					return refused
-				}
-				return nil
-			})
+			w.FailWith(refused, "load publish")
 			began := time.Now()
 			l.returns("ours")
 			first.wantValue("ours")

@@ -31,8 +31,7 @@ func (o *origin) wantNoLoad(f *fixture) {
 func TestCallersDuringALocalLoadShareTheNextOne(t *testing.T) {
 	for what, cut := range withoutRedis {
 		subBubble(t, what, func(f *fixture) {
-			g, wire := f.open(locally)
-			other, _ := f.open()
+			g, other, wire := f.two(locally)
 			o := newOrigin(f)
 			fetch(f, f.Context(), g, "warm", gives("v")).Got() // the server's clock is known
 			cut(wire)
@@ -199,8 +198,7 @@ func TestLocalLoadEnds(t *testing.T) {
 func TestLocalLoadIsNotJoinedByACallerThatReachesRedis(t *testing.T) {
 	for what, cut := range withoutRedis {
 		subBubble(t, what, func(f *fixture) {
-			g, wire := f.open(locally)
-			other, _ := f.open()
+			g, other, wire := f.two(locally)
 			o := newOrigin(f)
 			fetch(f, f.Context(), g, "warm", gives("v")).Got()
 			cut(wire)
@@ -254,12 +252,7 @@ func TestOwnBoundsAreNoDeadlineOfACaller(t *testing.T) {
 		g, other, wire := f.two()
 		_, l, _ := f.loading(other, "k")
 		waits := fetch(f, f.Context(), g, "k", never(f))
-		wire.Fail(func(name string) error {
-			if name == "get" {
-				return context.DeadlineExceeded // as go-redis says where no connection is made in time
-			}
-			return nil
-		})
+		wire.FailWith(context.DeadlineExceeded, "get") // as go-redis says where no connection is made in time
 		l.returns(strings.Repeat("too large for a message", 1000))
 		redistest.WantErr(f, waits.Failed(), noDeadline...)
 	})

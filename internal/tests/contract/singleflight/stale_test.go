@@ -84,8 +84,7 @@ func TestStaleRefreshIsNotAskedForAgainAtOnce(t *testing.T) {
 // Where the holder is dead, its lease's end comes first: 100 ms are no longer than that.
 func TestStaleRefreshAfterTheLeaseEnds(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		g, wire := f.open(staleFor, lease(time.Second))
-		other, _ := f.open(staleFor)
+		g, other, wire := f.two(staleFor, lease(time.Second))
 		f.stalled(g, "k")
 		o := newOrigin(f)
 		fetch(f, f.Context(), g, "k", o.load).want("old", singleflight.Stale)
