@@ -110,21 +110,7 @@ func TestNearLeavesNothingWhenIdle(t *testing.T) {
 	})
 }
 
-// A copy ends with the value's TTL.
-func TestNearCopyEndsWithTheTTL(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, _ := f.open(nearFor(hold), func(c *singleflight.Config[string]) { c.TTL, c.Jitter = 3*time.Second, -1 })
-		put(f, g, "k", "v")
-		warm(f, g, "k", "v")
-		age := peek(f, g, "k").Age
-		time.Sleep(3*time.Second - age - 10*time.Millisecond)
-		wantPeek(f, g, "k", "v", singleflight.Near)
-		time.Sleep(20 * time.Millisecond)
-		fetch(f, f.Context(), g, "k", gives("w")).want("w", singleflight.Loaded)
-	})
-}
-
-// Hits in memory draw on early refresh, and a copy causes at most one.
+// Hits in memory draw on early refresh, and a copy causes at most one. The copy ends with the value's TTL.
 func TestNearRefreshesEarlyOnce(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, _ := f.open(nearFor(hold), func(c *singleflight.Config[string]) {
@@ -147,6 +133,10 @@ func TestNearRefreshesEarlyOnce(t *testing.T) {
 		}
 		s := g.Stats()
 		redistest.Check(f, s.EarlyRefreshes == 1 && loads == 1, "%d refreshes and %d loads because of one copy; want one", s.EarlyRefreshes, loads)
+		time.Sleep(30*time.Second - peek(f, g, "k").Age - 10*time.Millisecond)
+		wantPeek(f, g, "k", "v", singleflight.Near)
+		time.Sleep(20 * time.Millisecond)
+		fetch(f, f.Context(), g, "k", gives("w")).want("w", singleflight.Loaded)
 	})
 }
 

@@ -36,9 +36,12 @@ func embedding(rdb redis.UniversalClient) redis.UniversalClient {
 }
 
 // A loader that asks for its own key gets an error at once, through each handle on the same cached values, and before
-// anything is sent. If the client's type cannot be compared, a handle knows its own loads only.
+// anything is sent. If the client's type cannot be compared, a handle knows its own loads only. The same key is no cycle
+// if it is of another schema, or on another client, which may be one of another server.
 func TestLoaderThatAsksForItsOwnKey(t *testing.T) {
 	some(t, func(f *fixture) {
+		elsewhere := redis.NewClient(&redis.Options{Addr: redistest.Mini(f).Addr()})
+		f.Cleanup(func() { _ = elsewhere.Close() })
 		for what, wrap := range map[string]func(rdb redis.UniversalClient) redis.UniversalClient{
 			"one client":  func(rdb redis.UniversalClient) redis.UniversalClient { return rdb },
 			"embedded":    embedding,
@@ -56,6 +59,8 @@ func TestLoaderThatAsksForItsOwnKey(t *testing.T) {
 			if what == "incomparable" {
 				two, three = one, one
 			}
+			far := openOn(f, elsewhere, hash)
+			otherSchema := openOn(f, rdb, hash, func(c *singleflight.Config[string]) { c.Schema = 2 })
 			refused := func(ctx context.Context, g *singleflight.Group[string]) {
 				ctx, cancel := context.WithTimeout(ctx, clientPatience)
 				defer cancel()
@@ -69,26 +74,12 @@ func TestLoaderThatAsksForItsOwnKey(t *testing.T) {
 				refused(ctx, two)
 				return two.Do(ctx, "inner of "+what, func(ctx context.Context) (string, error) {
 					refused(ctx, three)
-					return three.Do(ctx, "innermost of "+what, gives("v"))
+					return three.Do(ctx, "innermost of "+what, func(ctx context.Context) (string, error) {
+						return otherSchema.Do(ctx, what, func(ctx context.Context) (string, error) { return far.Do(ctx, what, gives("v")) })
+					})
 				})
 			}).want("v", singleflight.Loaded)
 		}
-	})
-}
-
-// The same key is no cycle where it is of other cached values: of another schema, or on
-// another client, which may be one of another server.
-func TestLoaderThatAsksForItsKeyElsewhere(t *testing.T) {
-	some(t, func(f *fixture) {
-		rdb := f.Connect(&harness.Wire{})
-		schema := func(n uint32) config { return func(c *singleflight.Config[string]) { c.Schema = n } }
-		outer, inner := openOn(f, rdb, schema(1)), openOn(f, rdb, schema(2))
-		elsewhere := redis.NewClient(&redis.Options{Addr: redistest.Mini(f).Addr()})
-		f.Cleanup(func() { _ = elsewhere.Close() })
-		far := openOn(f, elsewhere, schema(2))
-		fetch(f, f.Context(), outer, "k", func(ctx context.Context) (string, error) {
-			return inner.Do(ctx, "k", func(ctx context.Context) (string, error) { return far.Do(ctx, "k", gives("v")) })
-		}).want("v", singleflight.Loaded)
 	})
 }
 

@@ -151,7 +151,8 @@ func TestStaleDoesNotMaskNotFound(t *testing.T) {
 }
 
 // StaleIfError serves what is stale where the loader fails, where it panics elsewhere, where a failure is remembered,
-// and where Redis can't be asked to coordinate; not what is older.
+// and where Redis can't be asked to coordinate; not what is older. A caller is served the stale value that it read itself:
+// one that has been invalidated since it was stored is not served to a caller that asked after that.
 func TestStaleIfError(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		other, g, wire := f.two(staleIfError, func(c *singleflight.Config[string]) { c.ErrorTTL = 5 * time.Second })
@@ -181,18 +182,10 @@ func TestStaleIfError(t *testing.T) {
 		redistest.Check(f, s.Stale == 5 && s.Errors == 1, "%+v", s)
 		time.Sleep(50 * time.Second) // more than a minute after its TTL
 		redistest.WantText(f, fetch(f, f.Context(), g, "k", fails(errBoom)).Failed(), "boom")
-	})
-}
-
-// A caller is served the stale value that it read itself: one that has been
-// invalidated since it was stored is not served to a caller that asked after that.
-func TestStaleThatWasInvalidated(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, _ := f.open(staleIfError)
-		f.stalled(g, "k")
-		before, l, _ := f.loading(g, "k")
-		redistest.WantErr(f, g.Invalidate(f.Context(), "k"))
-		after := fetch(f, f.Context(), g, "k", fails(errBoom))
+		f.stalled(g, "l")
+		before, l, _ := f.loading(g, "l")
+		redistest.WantErr(f, g.Invalidate(f.Context(), "l"))
+		after := fetch(f, f.Context(), g, "l", fails(errBoom))
 		l.fails(errBoom)
 		before.want("old", singleflight.Stale)
 		redistest.WantText(f, after.Failed(), "boom")
