@@ -43,14 +43,7 @@ func TestRedisIsAway(t *testing.T) {
 		wire.Heal()
 		time.Sleep(time.Second)
 		fetch(f, f.Context(), g, "k", never(f)).want("v", singleflight.Cached)
-	})
-}
-
-// A call that finds Redis away after its look-up does not try for long, either.
-func TestRedisGoesAwayAfterTheLookUp(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, wire := f.open()
-		fetch(f, f.Context(), g, "warm", gives("v")).Got()
+		// A call that finds Redis away after its look-up does not try for long, either.
 		var away atomic.Bool
 		wire.Fail(func(name string) error {
 			if name == "load enter" || away.Load() {
@@ -60,7 +53,7 @@ func TestRedisGoesAwayAfterTheLookUp(t *testing.T) {
 			return nil
 		})
 		began := time.Now()
-		redistest.WantErr(f, fetch(f, f.Context(), g, "k", never(f)).Failed(), leasehold.ErrUnavailable, harness.ErrRefused)
+		redistest.WantErr(f, fetch(f, f.Context(), g, "l", never(f)).Failed(), leasehold.ErrUnavailable, harness.ErrRefused)
 		redistest.AtMost(f, time.Since(began), 100*time.Millisecond, "it took %v")
 	})
 }
@@ -138,21 +131,28 @@ func TestObserverIsToldOfCallsThatRedisAbsenceMadeFail(t *testing.T) {
 }
 
 // MaxLoads bounds the loads of a process while Redis is away, until their loaders have
-// returned. Loads that began under a permit count.
+// returned. Loads that began under a permit count. The permits share the group's knowledge of the server, also if the
+// client is wrapped in a type that is no pointer.
 func TestMaxLoadsHoldsWhileRedisIsAway(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		const most, keys = 3, 10
-		g, wire := f.open(locally, maxLoads(most), func(c *singleflight.Config[string]) { c.LeaseTTL, c.LoadTimeout = time.Hour, time.Minute })
+		wire := &harness.Wire{Patience: clientPatience}
+		rdb := f.Connect(wire).(*redis.Client)
+		rdb.AddHook(wire)
+		g := openOn(f, embedsSingle{rdb}, locally, maxLoads(most), func(c *singleflight.Config[string]) { c.LeaseTTL, c.LoadTimeout = time.Hour, time.Minute })
+		f.Cleanup(wire.Heal)
 		o := newOrigin(f)
 		all := []*pending[string]{fetch(f, f.Context(), g, "under a permit", o.load)}
 		run := []*loading{o.next(f)}
 		f.goAway(g, wire)
+		began := time.Now()
 		for i := range keys {
 			all = append(all, fetch(f, f.Context(), g, fmt.Sprint(i), o.load))
 		}
 		for range most - 1 {
 			run = append(run, o.next(f))
 		}
+		redistest.AtMost(f, time.Since(began), 300*time.Millisecond, "the loads began after %v")
 		o.wantNoLoad(f)
 		time.Sleep(time.Minute) // LoadTimeout: the loaders have not returned
 		all[0].Failed()
@@ -325,21 +325,5 @@ func TestFalseAlarmEndsNoWait(t *testing.T) {
 		l.returns("v")
 		first.Got()
 		waits.want("v", singleflight.Shared)
-	})
-}
-
-// The permits of MaxLoads share the group's knowledge of the server, also if the client is
-// wrapped in a type that is no pointer.
-func TestPermitsShareTheBreaker(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		w := &harness.Wire{Patience: clientPatience}
-		rdb := f.Connect(w).(*redis.Client)
-		rdb.AddHook(w)
-		g := openOn(f, embedsSingle{rdb}, locally, maxLoads(1))
-		f.Cleanup(w.Heal)
-		f.goAway(g, w)
-		began := time.Now()
-		fetch(f, f.Context(), g, "k", gives("v")).want("v", singleflight.Loaded)
-		redistest.AtMost(f, time.Since(began), 300*time.Millisecond, "it took %v")
 	})
 }

@@ -85,7 +85,7 @@ func TestCallerThatBeganBeforeALocalLoadSharesIt(t *testing.T) {
 }
 
 // The callers that wait for the next local load of a key wait no longer once nobody waits for
-// the one that runs, or once this process has invalidated the key itself.
+// the one that runs, or once this process has invalidated the key itself. If all of them have left, that load does not begin.
 func TestNextLocalLoadBegins(t *testing.T) {
 	for what, end := range map[string]func(f *fixture, g *singleflight.Group[string], leave func()){
 		"its callers have left": func(_ *fixture, _ *singleflight.Group[string], leave func()) { leave() },
@@ -113,29 +113,20 @@ func TestNextLocalLoadBegins(t *testing.T) {
 			o.next(f).returns("new")
 			later.wantValue("new")
 			leave()
+			first, l := begin(f, f.Context(), g, "l", o, o.load)
+			gone, goes = context.WithCancel(f.Context())
+			later = fetch(f, gone, g, "l", never(f))
+			o.wantNoLoad(f)
+			goes()
+			later.Failed()
+			l.returns("v")
+			first.Got()
+			o.wantNoLoad(f)
+			again := fetch(f, f.Context(), g, "l", o.load)
+			o.next(f).returns("again")
+			again.want("again", singleflight.Loaded)
 		})
 	}
-}
-
-// If all callers that wait for the next local load have left, that load does not begin.
-func TestNextLocalLoadThatNobodyWantsDoesNotBegin(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, wire := f.open(locally)
-		o := newOrigin(f)
-		wire.Cut()
-		first, l := begin(f, f.Context(), g, "k", o, o.load)
-		ctx, leave := context.WithCancel(f.Context())
-		later := fetch(f, ctx, g, "k", o.load)
-		o.wantNoLoad(f)
-		leave()
-		later.Failed()
-		l.returns("v")
-		first.Got()
-		o.wantNoLoad(f)
-		again := fetch(f, f.Context(), g, "k", o.load)
-		o.next(f).returns("again")
-		again.want("again", singleflight.Loaded)
-	})
 }
 
 // The keys that one DoMany could not join are loaded together, as soon as that is possible.

@@ -74,7 +74,8 @@ func TestNearRegistersOnlyHotKeys(t *testing.T) {
 }
 
 // While a key is read, its read lease is renewed in the background: one command for three
-// quarters of NearFor, and no read waits. A value that is the same is not sent again.
+// quarters of NearFor, and no read waits. A value that is the same is not sent again. Nothing is left of a key that is
+// not read any more: no command, no subscription, no key and no goroutine.
 func TestNearRenewsInTheBackground(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		const lasts = time.Second
@@ -88,16 +89,6 @@ func TestNearRenewsInTheBackground(t *testing.T) {
 		}
 		redistest.Between(f, w.Sent("near read")-reads, 35, 45, "%d renewals in 30 times NearFor")
 		redistest.Expect(f, w.Sent("get")-gets, 0, "%d GETs of a hot key")
-	})
-}
-
-// Nothing is left of a key that is not read any more: no command, no subscription, no key and no goroutine.
-func TestNearLeavesNothingWhenIdle(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		const lasts = time.Second
-		g, w := f.open(nearFor(lasts), func(c *singleflight.Config[string]) { c.TTL = time.Hour })
-		put(f, g, "k", "v")
-		warm(f, g, "k", "v")
 		redistest.Expect(f, len(f.Subscribed("leasehold")), 1, "%d subscriptions of a reader")
 		time.Sleep(2 * lasts)
 		synctest.Wait()
