@@ -22,12 +22,7 @@ func TestPutThatIsNotStored(t *testing.T) {
 	some(t, func(f *fixture) {
 		g, _ := f.open(func(c *singleflight.Config[string]) {
 			c.MaxValueBytes = 100
-			c.TTLFor = func(_ string, v string) time.Duration {
-				if v == "secret" {
-					return -1
-				}
-				return 0
-			}
+			c.TTLFor = func(_, v string) time.Duration { return map[string]time.Duration{"secret": -1}[v] }
 		})
 		for _, v := range []string{"secret", strings.Repeat("large", 100)} {
 			redistest.WantErr(f, g.Put(f.Context(), "k", "there"))

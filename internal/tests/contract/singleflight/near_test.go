@@ -52,7 +52,8 @@ func TestNearServesHotValues(t *testing.T) {
 }
 
 // A key that is read now and then costs one GET a time. It has no registration and no
-// subscription, so its invalidation finds nobody.
+// subscription, so its invalidation finds nobody. A copy keeps its key, and not the text of the caller that the key is a
+// part of.
 func TestNearRegistersOnlyHotKeys(t *testing.T) {
 	some(t, func(f *fixture) {
 		g, w := f.open(nearFor(hold))
@@ -70,6 +71,14 @@ func TestNearRegistersOnlyHotKeys(t *testing.T) {
 			peek(f, g, "k")
 		}
 		redistest.Expect(f, w.Sent("near read")-sent, 0, "%d near reads of a key that was just invalidated")
+		text := make([]byte, 1<<20)
+		copy(text, "key")
+		kept := weak.Make(&text[0])
+		key := unsafe.String(&text[0], 3)
+		put(f, g, key, "v")
+		warm(f, g, key, "v")
+		redistest.Eventually(f, "the end of the caller's text", func() bool { runtime.GC(); return kept.Value() == nil })
+		wantPeek(f, g, "key", "v", singleflight.Near)
 	})
 }
 
@@ -128,21 +137,6 @@ func TestNearRefreshesEarlyOnce(t *testing.T) {
 		wantPeek(f, g, "k", "v", singleflight.Near)
 		time.Sleep(20 * time.Millisecond)
 		fetch(f, f.Context(), g, "k", gives("w")).want("w", singleflight.Loaded)
-	})
-}
-
-// A copy keeps its key, and not the text of the caller that the key is a part of.
-func TestNearKeepsNothingOfItsCaller(t *testing.T) {
-	some(t, func(f *fixture) {
-		g, _ := f.open(nearFor(hold))
-		text := make([]byte, 1<<20)
-		copy(text, "key")
-		kept := weak.Make(&text[0])
-		key := unsafe.String(&text[0], 3)
-		put(f, g, key, "v")
-		warm(f, g, key, "v")
-		redistest.Eventually(f, "the end of the caller's text", func() bool { runtime.GC(); return kept.Value() == nil })
-		wantPeek(f, g, "key", "v", singleflight.Near)
 	})
 }
 
