@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -234,4 +235,37 @@ func TestSentinelsCross(t *testing.T) {
 		redistest.Check(f, ok && remote.Text == "user 7: sql: no rows", "%+v", remote)
 		redistest.Expect(f, inspect(f, other, "k").Failure, "user 7: sql: no rows", "Failure is %v")
 	})
+}
+
+// Each of Config.Errors has a text of its own by which another process knows it, and can be compared.
+func TestHostileSentinels(t *testing.T) {
+	t.Parallel()
+	good := errors.New("sold out")
+	for want, all := range map[string][]error{
+		"Errors [1] is nil; want an error":              {good, nil},
+		`Errors [1] has the text "sold out" of another`: {good, errors.New("sold out")},
+		"Errors [0] has a text of 0 bytes; want 1 to":   {errors.New("")},
+		"Errors [0] has a text of 3 bytes; want 1 to":   {errors.New("a\x00b")},
+		"Errors has 65; want at most 64":                make([]error, 65),
+		"Errors [0] has no text":                        {&hostileError{text: panics}},
+		"Errors [1] has no text":                        {good, &hostileError{text: runtime.Goexit}},
+		"which cannot be compared":                      {uncomparable{}},
+	} {
+		_, err := singleflight.New(nowhere(t), singleflight.Config[int]{Name: "n", TTL: time.Minute, Errors: all})
+		redistest.WantErr(t, err, leasehold.ErrInvalid, redistest.Says(want))
+	}
+}
+
+type uncomparable []string
+
+func (uncomparable) Error() string { return "uncomparable" }
+
+// The text of a KeysError has ten errors, in the order of their keys.
+func TestTextOfManyKeys(t *testing.T) {
+	byKey := map[string]error{}
+	for i := range 12 {
+		byKey[string(rune('a'+i))] = fmt.Errorf("error %d", i)
+	}
+	text := (&singleflight.KeysError{ByKey: byKey}).Error()
+	redistest.Check(t, strings.HasPrefix(text, "error 0\nerror 1\n") && strings.HasSuffix(text, "error 9\nand 2 more keys"), "%s", text)
 }
