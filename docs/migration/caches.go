@@ -82,7 +82,7 @@ func leaseholdCache(users *singleflight.Group[User], db database) program {
 	}
 }
 
-// invalidatesBoth is p, whose changes reach other's cache, too.
+// invalidatesBoth is p with changes that also reach the cache of other.
 func invalidatesBoth(p, other program) program {
 	return program{get: p.get, invalidate: func(ctx context.Context, id string) error {
 		return errors.Join(p.invalidate(ctx, id), other.invalidate(ctx, id))

@@ -165,8 +165,8 @@ func TestServerOutOfMemory(t *testing.T) {
 }
 
 // Credentials are rotated, and for two seconds the server and the client have different ones:
-// holders keep their leases, waiters their places, and a call that begins meanwhile is served. TestErrorsOfTheServer has
-// a rotation that does not end.
+// holders keep their leases, waiters their places, and a call that begins meanwhile is served.
+// If the rotation does not end, the call ends within its bound, and its error names the cause.
 func TestRotatedCredentials(t *testing.T) {
 	const ttl = 6 * time.Second
 	for name, rotation := range map[string]struct {
@@ -231,6 +231,24 @@ func TestRotatedCredentials(t *testing.T) {
 					redistest.Expect(t, lease.Release(), nil, "release: %v")
 				}
 				redistest.Expect(t, got.Release(), nil, "release: %v")
+
+				// One that does not end.
+				last := password.Swap("wrong")
+				if name == "NOAUTH" { // of the default user: any password is right
+					run("CONFIG", "SET", "requirepass", "new")
+				}
+				for _, who := range []string{"app", "default"} {
+					run("CLIENT", "KILL", "USER", who)
+				}
+				began = time.Now()
+				_, err = h.Acquire(t.Context(), "other")
+				redistest.WantErr(t, err, leasehold.ErrUnavailable)
+				redistest.Check(t, err != nil && namesCredentials(err, "WRONGPASS"),
+					"a rotation that does not end: %v; want that it names WRONGPASS", err)
+				redistest.AtMost(t, time.Since(began), 6*time.Second, "a rotation that does not end: told after %v")
+				if password.Store(last); name == "NOAUTH" {
+					run(rotation.end...)
+				}
 			})
 		})
 	}

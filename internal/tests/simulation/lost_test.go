@@ -7,7 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// waitedFor is a life with one load more if the publication is lost in silence: the one who waits then loads.
+// waitedFor is a life with one load more if the publication is lost in silence: the waiter then loads.
 const waitedFor = "a large value that another process waits for"
 
 // lives are uses of a key from the first command to the last, by one process and by two.

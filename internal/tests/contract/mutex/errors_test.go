@@ -130,8 +130,9 @@ func TestKeyOfAWrongType(t *testing.T) {
 	})
 }
 
-// The key of a lock that is held is deleted, or becomes one of a wrong type: the holder is told by a renewal. If that
-// becomes of another key of it, the lock is kept and given back.
+// The key of a lock that is held is deleted, and another process takes the lock, or it becomes one of a wrong type: the
+// holder is told by a renewal, and its Unlock takes nothing from the other. If another key of the lock becomes one of a
+// wrong type, the lock is kept and given back.
 func TestKeyOfALockBecomesAnother(t *testing.T) {
 	each(t, func(f *fixture) {
 		for _, part := range []string{"holders", "deleted", "queue", "alive", "fence"} {
@@ -140,6 +141,9 @@ func TestKeyOfALockBecomesAnother(t *testing.T) {
 			stays := func() {}
 			if part == "deleted" {
 				f.RDB.Del(f.Context(), f.Part(part, "holders"))
+				other, _ := f.open()
+				next := f.take(other, part)
+				stays = func() { f.WantHeld(part, 1); unlock(f, next) }
 			} else {
 				stays = f.theirs(part, part)
 			}

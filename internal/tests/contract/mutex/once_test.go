@@ -212,7 +212,7 @@ func TestLeadEnds(t *testing.T) {
 	})
 }
 
-// A leader whose fn panics, or ends its goroutine, gives the lock back before that goes on.
+// If the leader's fn panics, or ends its goroutine, Lead gives the lock back before that goes on.
 func TestLeadWhoseFnDoesNotReturn(t *testing.T) {
 	some(t, func(f *fixture) {
 		m, _ := f.open()

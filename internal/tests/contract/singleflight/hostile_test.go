@@ -312,7 +312,7 @@ func TestValueThatCannotBeEncodedGoesToItsFirstCaller(t *testing.T) {
 	}
 }
 
-// A codec or a TTLFor that hangs does not hold up a Put whose ctx ends, or whose handle is closed. If that was so
+// A codec or a TTLFor hangs. Put returns all the same if its ctx ends or its handle is closed. If that was so
 // before, neither is called: it could still read the value after Put has returned.
 func TestPutWhoseCodecHangs(t *testing.T) {
 	for name, mod := range map[string]func(c *singleflight.Config[string], hangs func() error){
