@@ -138,7 +138,7 @@ func TestKeyOfALockBecomesAnother(t *testing.T) {
 		for _, part := range []string{"holders", "deleted", "queue", "alive", "fence"} {
 			m, _ := f.open(ttl(3 * time.Second))
 			l := f.take(m, part)
-			stays := func() {}
+			var stays func()
 			if part == "deleted" {
 				f.RDB.Del(f.Context(), f.Part(part, "holders"))
 				other, _ := f.open()

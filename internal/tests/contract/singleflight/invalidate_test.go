@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -280,6 +282,26 @@ func TestNearOwnCopyGoesWithAFailedInvalidation(t *testing.T) {
 		redistest.WantErr(f, g.Put(f.Context(), "k", "new"), leasehold.ErrUnavailable)
 		r := peek(f, g, "k")
 		redistest.Check(f, r.Value == "new", "after a Put without an answer its own handle has %+v", r)
+	})
+}
+
+// A hook that ends the goroutine of an acknowledgement costs that one alone.
+func TestNearHookThatEndsAnAcknowledgement(t *testing.T) {
+	some(t, func(f *fixture) {
+		g, writer, w := f.two(nearFor(hold))
+		for n := range 3 {
+			put(f, writer, "k", fmt.Sprint(n))
+			warm(f, g, "k", fmt.Sprint(n))
+			var ended atomic.Bool
+			w.Fail(func(name string) error {
+				if n == 1 && name == "near leave" && !ended.Swap(true) {
+					runtime.Goexit()
+				}
+				return nil
+			})
+			took := invalidate(f, writer, "k") // the reader is told again
+			redistest.AtMost(f, took, redistest.Soon, "invalidation %d took %v", n)
+		}
 	})
 }
 
