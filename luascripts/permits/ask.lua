@@ -16,9 +16,10 @@ local handle = string.match(ARGV[2], '^[^.]+')
 local asked = {}
 for i = 2, #ARGV do asked[i - 1] = ARGV[i] end
 local tickets, signs = redis.call('ZMSCORE', queue, unpack(asked)), {}
-redis.call('ZCARD', alive)
-redis.call('ZCARD', holders)
+local signs_before = redis.call('ZCARD', alive)
+in_use()
 if fenced then redis.call('GET', fence) end
+-- Expiries come first: a script that has written something may go on when the server's memory is full.
 keep(queue, now + ALIVE)
 keep(alive, now + ALIVE)
 for i, member in ipairs(asked) do
@@ -31,7 +32,7 @@ for i, member in ipairs(asked) do
 end
 if #signs > 0 then
   redis.call('ZADD', alive, unpack(signs))
-  keep(alive, now + ALIVE) -- again, if the key did not exist before
+  if signs_before == 0 then keep(alive, now + ALIVE) end -- the key did not exist
 end
 purge()
 advance()
@@ -39,8 +40,11 @@ if spent then return spent end -- the head cannot be granted, and nobody behind 
 
 local limit = limit_in_force(tonumber(string.match(asked[1], '(%d+)$')))
 local reply = { us, until_earliest_expiry(), in_use(), limit, redis.call('ZCARD', queue) }
-local expiries, reasons = redis.call('ZMSCORE', holders, unpack(asked)), {}
-tickets = redis.call('ZMSCORE', queue, unpack(asked))
+local expiries, reasons = {}, {}
+if #signs < 2 * #asked or #own_outcomes > 0 then -- else all of them wait, as before
+  expiries = redis.call('ZMSCORE', holders, unpack(asked))
+  tickets = redis.call('ZMSCORE', queue, unpack(asked))
+end
 for i = 1, #asked do
   local state, remaining, token = tickets[i] and 2 or 0, math.ceil(tonumber(expiries[i] or 0)) - now, 0
   if remaining > 0 then -- see held_since
