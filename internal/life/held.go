@@ -18,8 +18,10 @@ func (a *Life) grant(r *Outcome, sent, now Moment) Effect {
 		return a.giveBackLate(now)
 	}
 	a.plan(false, now)
-	if a.Confirms = a.Confirms && !r.Confirmed; a.Confirms {
-		a.renewAt, a.Since = now, now // an own renewal has the grant confirmed first
+	// A waiter's first term may be over before the answer to a renewal that is sent later.
+	brief := r.Term < a.TTL && a.Deadline-now < briefTrips*(now-sent)
+	if a.Confirms = a.Confirms && !r.Confirmed || brief; a.Confirms {
+		a.renewAt, a.Since = now, now // an own renewal confirms the grant first
 		return 0
 	}
 	if a.asks { // it may have been revoked meanwhile
@@ -52,12 +54,21 @@ func (a *Life) plan(probed bool, now Moment) {
 }
 
 // notice ends a lease whose deadline has passed: that counts before every event but the answer
-// to a renewal. Nothing is given back here, because the holder may need the margin to stop.
+// to a renewal. Nothing is given back here, because the holder may need the margin to stop. A grant
+// that is to be confirmed has no holder: the answer to its renewal says whether it lasts.
 func (a *Life) notice(now Moment) Effect {
-	if a.State == Holding && now >= a.Deadline {
+	if a.State == Holding && now >= a.end() {
 		return a.lose(ByDeadline, now)
 	}
 	return 0
+}
+
+// end returns the moment at which the lease ends for its holder if no renewal is answered.
+func (a *Life) end() Moment {
+	if a.Confirms {
+		return Never
+	}
+	return a.Deadline
 }
 
 // lose ends a lease that is gone, or may be. One that is idle has no holder that needs time to

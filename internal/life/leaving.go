@@ -145,7 +145,7 @@ func (a *Life) Tick(now, pending Moment) (do Duty, fx Effect) {
 
 // retryRenewal returns how long after a renewal the next one is sent if no answer comes.
 func (a *Life) retryRenewal(now Moment) time.Duration {
-	return min(max((a.Deadline-now)/4, 5*time.Millisecond), time.Second)
+	return min(max((a.end()-now)/4, 5*time.Millisecond), time.Second)
 }
 
 // Patience returns how long the answer to the call that is due may take before the call is late,
@@ -154,7 +154,7 @@ func (a *Life) Patience(now Moment) (late, longest time.Duration) {
 	if a.State == Leaving {
 		return 4 * a.backoff(a.leaves+1), a.TTL
 	}
-	return a.retryRenewal(now), (a.Deadline - now) / 2
+	return a.retryRenewal(now), (min(a.end(), now+a.TTL) - now) / 2
 }
 
 // renewSlack returns how much earlier a renewal may be sent to share a round trip.
@@ -168,7 +168,7 @@ func (a *Life) Due() (at Moment, slack time.Duration) {
 	switch a.State {
 	case Holding:
 		at, slack = a.renewAt, a.renewSlack()
-		if end := min(a.Deadline, cmp.Or(a.MaxEnd, Never)); end < at {
+		if end := min(a.end(), cmp.Or(a.MaxEnd, Never)); end < at {
 			at, slack = end, 0
 		}
 		return at, slack

@@ -74,7 +74,7 @@ type Options struct {
 	MaxHold   time.Duration // 0: no bound
 	Waits     bool          // it takes a place in the queue
 	FailsFast bool          // no answer from a server that is away ends it
-	Confirms  bool          // replicas confirm grants
+	Confirms  bool          // a renewal is to confirm the grant before the caller gets it, as replicas do
 	Dice      uint32        // spreads renewals; 0: they are not spread
 }
 
@@ -179,6 +179,9 @@ const (
 	// tombstone of a revocation does, so no later enter is let in.
 	patience = 3 * time.Second
 	MaxTries = 3
+	// briefTrips is how many times as long as a grant took to be heard of its term has to last, or it is
+	// renewed before its caller gets it: with long round trips, or under load, the lease might be lost.
+	briefTrips = 4
 	// MaxRestarts bounds how often one Acquire starts again because a reply came too late to
 	// be of use.
 	MaxRestarts = 4

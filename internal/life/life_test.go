@@ -105,6 +105,37 @@ func TestQuestionMovesNoRenewal(t *testing.T) {
 	redistest.Check(t, off >= 0 && off <= a.TTL/30, "it is renewed %v after the grant, before the hint %v", a.renewAt-epoch, due-epoch)
 }
 
+// A grant whose term is short beside the time that it took to be heard is renewed before its caller gets
+// it. The lease is then not lost, however long the renewal takes.
+func TestBriefGrantIsConfirmedFirst(t *testing.T) {
+	heard := func(after time.Duration, term time.Duration) *Life {
+		a := aWaiting(epoch)
+		a.OnNews(&Outcome{Code: Granted, Term: term}, false, epoch, epoch+after)
+		return a
+	}
+	for _, quick := range []*Life{heard(300*time.Millisecond, 2*second), heard(second, 3*second)} {
+		do, _ := quick.Look(epoch + second)
+		redistest.Check(t, do == LookTake, "a lease that lasts: look %d", do)
+	}
+	for _, outcome := range []Code{Granted, Gone} {
+		a := heard(400*time.Millisecond, 2*second)
+		look, _ := a.Look(epoch + 400*time.Millisecond)
+		do, _ := a.Tick(epoch+400*time.Millisecond, 0)
+		redistest.CheckNow(t, look == LookWait && do == ToRenew, "a brief grant: look %d, call %d", look, do)
+		at, _ := a.Due()
+		late, longest := a.Patience(epoch + 4*second)
+		redistest.Check(t, at > epoch+second && late == second && longest > second, "it is due after %v, and late after %v to %v", at-epoch, late, longest)
+		a.Tick(epoch+2*second, epoch+3*second)
+		a.OnRenew(&Outcome{Code: outcome, Term: a.TTL}, a.TTL, epoch+1900*time.Millisecond, epoch+3*second)
+		look, _ = a.Look(epoch + 3*second)
+		if outcome == Granted {
+			redistest.Check(t, look == LookTake && a.Deadline > epoch+4*second, "a grant that was confirmed: look %d, deadline after %v", look, a.Deadline-epoch)
+		} else {
+			redistest.Check(t, a.Told == TellAgain, "a grant that is gone: told %d", a.Told)
+		}
+	}
+}
+
 // A release has an answer, or is told that there is none, within patience.
 func TestPatience(t *testing.T) {
 	now := epoch

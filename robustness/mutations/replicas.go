@@ -17,7 +17,7 @@ var replicas = []mutation{
 	cutOnServers("replicas: an enter is granted once they confirmed it", "internal/lease/attempt.go", replicaTests, "NothingIsGranted",
 		"r.TooFew, r.Confirmed = missing != nil, missing == nil && c.Confirm == a.m.confirm", "r.TooFew, r.Confirmed = false, true"),
 	cutOnServers("replicas: a grant by message is confirmed first", "internal/life/held.go", replicaTests, "NothingIsHandedOver",
-		"if a.Confirms = a.Confirms && !r.Confirmed; a.Confirms {", "if a.Confirms = false; a.Confirms {"),
+		"a.Confirms = a.Confirms && !r.Confirmed || brief", "a.Confirms = brief"),
 	cutOnServers("replicas: a waiter that was revoked does not enter again", "internal/life/held.go", replicaTests, "RevokedBefore",
 		"return a.lostUntaken(TellRevoked, ByRevoker, now)", "return a.lostUntaken(TellAgain, ByRevoker, now)"),
 	cutOnServers("replicas: a renewal that they did not confirm moves no deadline", "internal/life/held.go", replicaTests, "UnconfirmedRenewal",

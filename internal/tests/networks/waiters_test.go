@@ -66,6 +66,24 @@ func TestManyWaitersOfManyKeys(t *testing.T) {
 	}
 }
 
+// Locks that one process is granted at once, over a long way: it has two seconds to renew them.
+func TestManyGrantedAtOnce(t *testing.T) {
+	eachSite(t, 200*time.Millisecond, false, func(s *site) {
+		keys := either(20000, 2000)
+		held := s.lockMany(s.newMutex(s.near, time.Minute), "key", keys)
+		m, granted := s.newMutex(s.far(), time.Minute), make(chan []*mutex.Lock)
+		go func() {
+			defer close(granted)
+			granted <- s.lockMany(m, "key", keys)
+		}()
+		s.awaitPlaces(keys)
+		s.unlockMany(held)
+		waited := <-granted
+		time.Sleep(3 * time.Second)
+		s.unlockMany(waited)
+	})
+}
+
 // heap returns how many bytes of the heap are in use besides those of commands under way: the least
 // of ten readings. The stacks of goroutines are not in it.
 func heap() int {

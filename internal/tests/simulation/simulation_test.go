@@ -55,20 +55,6 @@ func replay(t *testing.T, text string) outcome {
 	return o
 }
 
-// The message of a grant is late, and the lock is revoked meanwhile. The run of the next grant begins first, and it is the
-// one that completes the slot.
-func TestRevokedRunBeginsLast(t *testing.T) {
-	o := replay(t, `33.636424s take -client=0 -key=m -hold=25.848ms
-33.751245s once -client=3 -key=n -slot=33.561s-0 -wait=11.012ms -hold=529.012ms -keep=30m0s -fails
-33.861978s once -client=1 -key=n -slot=33.561s-0 -wait=6.801272s -hold=1.057051s -keep=30m0s
-33.882445s slow -client=1 -dir=replies -for=497.152ms -by=400.403ms
-34.107568s slow -client=-1 -dir=replies -for=211.499ms -by=299.78ms
-34.220533s once -client=2 -key=n -slot=33.561s-0 -hold=901.518ms -keep=30m0s -obeys
-34.948245s revoke -client=0 -key=n
-`)
-	redistest.Check(t, o.tally["runs of slots"] == 3 && o.tally["slots completed"] == 1, "the runs came to %v, want three, of which one completes the slot", o.tally)
-}
-
 // The answer to a completion is lost for longer than the completion is remembered. Then no copy
 // of the call finds its mark, and the caller is not told that the slot is open.
 func TestCompletionIsForgottenBeforeItsAnswer(t *testing.T) {
