@@ -136,22 +136,26 @@ func (t *Turn) cause() error {
 	return t.line.h.m.Reject("hold", t.line.key, t.why)
 }
 
-// maxHold ends the turn because MaxHold is over. The lease goes on to the next turn, because
-// each turn has its own MaxHold.
+// maxHold ends the turn because MaxHold is over, and then its Context, before anybody else has the lease. The lease goes
+// on to the next turn, because each turn has its own MaxHold.
 func (t *Turn) maxHold() {
 	ln := t.line
 	ln.mu.Lock()
-	defer ln.mu.Unlock()
-	if t.noticeEnd(); t.cond != running {
-		return
+	t.noticeEnd()
+	ends := t.cond == running
+	if ends {
+		t.maxHeld = true
+		t.end(lost, leasehold.ErrMaxHold)
+		if t.handed {
+			t.visit.lease.TurnHeldTooLong()
+		}
 	}
-	t.maxHeld = true
-	v := t.visit
-	t.end(lost, leasehold.ErrMaxHold)
-	if t.handed {
-		v.lease.TurnHeldTooLong()
+	ln.mu.Unlock()
+	if ends {
+		ln.mu.Lock()
+		defer ln.mu.Unlock()
+		ln.passOn(t.visit)
 	}
-	ln.passOn(v)
 }
 
 // Release ends the turn. op is what the public package calls this operation.

@@ -1,0 +1,88 @@
+package localturns
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// beforeUnlock has f run before what the next Unlock of the turn's desk is to do.
+func (t *Turn) beforeUnlock(f func()) {
+	t.line.mu.Lock()
+	t.line.mu.later = []func(){f}
+	t.line.mu.Mutex.Unlock()
+}
+
+// The Context of a turn says why the turn ended, although its lease ends in another way before the Context does.
+func TestContextSaysWhyItsTurnEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, client := redistest.Bubble(t)
+		m := newManager(t, client(), keys.Mutex, lease.Config{TTL: time.Minute})
+		h := New(m, Config{LocalFor: time.Second, MaxHold: time.Second})
+		a := lease.Attempt{Op: "lock", Key: "k", Permits: 1, Limit: 1, Wait: true}
+		turn := redistest.Must(h.Acquire(t.Context(), a, new(lease.Lease)))(t)
+		ctx := turn.Context()
+		<-ctx.Done()
+		redistest.WantErr(t, context.Cause(ctx), leasehold.ErrMaxHold, redistest.Not(leasehold.ErrReleased))
+
+		turn = redistest.Must(h.Acquire(t.Context(), a, new(lease.Lease)))(t)
+		ctx = turn.Context()
+		over := make(chan struct{})
+		go func() {
+			next := redistest.Must(h.Acquire(t.Context(), a, new(lease.Lease)))(t)
+			<-over
+			_ = next.Release("unlock") // of the lease that was lost, or of another one
+		}()
+		time.Sleep(time.Millisecond) // a token is not ahead of the clock
+		turn.beforeUnlock(func() {   // it is lost in the next turn
+			server.FlushAll()
+			_ = redistest.ErrorOf(turn.visit.lease.RenewAndCount(false))
+		})
+		released := turn.Release("unlock")
+		close(over)
+		redistest.WantErr(t, released)
+		redistest.WantErr(t, context.Cause(ctx), leasehold.ErrReleased, redistest.Not(leasehold.ErrLost))
+		synctest.Wait()
+	})
+}
+
+// At MaxHold the Context of the turn ends before anybody else has the lock: a caller of the process that waits already, or
+// one that comes in this moment.
+func TestMaxHoldEndsTheContextFirst(t *testing.T) {
+	for _, cfg := range []Config{{LocalFor: time.Second}, {KeepFor: time.Second}} {
+		for _, waits := range []bool{true, false} {
+			t.Run(fmt.Sprintf("LocalFor %v, waits %v", cfg.LocalFor, waits), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					_, client := redistest.Bubble(t)
+					m := newManager(t, client(), keys.Mutex, lease.Config{TTL: 5 * time.Second, Keeps: cfg.KeepFor > 0})
+					cfg.MaxHold = time.Second
+					h := New(m, cfg)
+					defer h.StopKeeping()
+					turn := redistest.Must(h.Acquire(t.Context(), attempt, new(lease.Lease)))(t)
+					ctx, next := turn.Context(), make(chan *Turn, 1)
+					come := func() { next <- redistest.Must(h.Acquire(t.Context(), attempt, new(lease.Lease)))(t) }
+					if waits {
+						go come()
+					}
+					time.Sleep(time.Second / 2)
+					turn.beforeUnlock(func() {
+						if !waits {
+							go come()
+						}
+						time.Sleep(time.Second / 4)
+						redistest.Check(t, len(next) == 0 || ctx.Err() != nil, "two callers have the lock")
+					})
+					<-ctx.Done()
+					redistest.WantErr(t, (<-next).Release("unlock"))
+				})
+			})
+		}
+	}
+}
