@@ -205,6 +205,7 @@ func TestRequestThatDoesNotWaitBesideALine(t *testing.T) {
 		h := New(m, Config{LocalFor: time.Second})
 		ln := redistest.Must(h.lock("k", 1, 1))(t)
 		ln.push(&Turn{line: ln})
+		ln.heard = time.Now()
 		ln.mu.Unlock()
 		try := func(ctx context.Context) error {
 			return redistest.ErrorOf(h.Acquire(ctx, lease.Attempt{Op: "try lock", Key: "k", Permits: 1, Limit: 1}, new(lease.Lease)))

@@ -53,7 +53,7 @@ type ownTurn struct {
 
 // acquireOwn takes a lease for the caller, and begins its first turn. The request does not stand in the line: its place,
 // its errors and MaxWaiters are those of a request of a handle without turns. One that does not wait is busy, without
-// a call, if others stand in the line.
+// a call, if others stand in the line and Redis answers.
 func (h *Handle) acquireOwn(ctx context.Context, a lease.Attempt, into *lease.Lease) (*Turn, error) {
 	lives := ctx.Err() == nil && !h.m.Closed()
 	ln, err := h.lock(a.Key, a.Permits, a.Limit)
@@ -65,7 +65,7 @@ func (h *Handle) acquireOwn(ctx context.Context, a lease.Attempt, into *lease.Le
 		visit: visit{line: ln, lease: into},
 	}
 	t, v := &own.turn, &own.visit
-	if !a.Wait && ln.length > 0 && lives {
+	if !a.Wait && lives && ln.length > 0 && ln.answered(ln.first) {
 		busy := h.m.Reject(a.Op, a.Key, ln.busy())
 		ln.mu.Unlock()
 		if events := h.m.Events(); events != nil {

@@ -117,7 +117,7 @@ func TestWaitsOutlastAnOutage(t *testing.T) {
 }
 
 // A wait whose request Redis does not answer does not end as busy, whatever Redis answered
-// before: to earlier requests, or to this one before it fell silent. With and without LocalFor.
+// before: to earlier requests, or to this one before it fell silent. Nor does a try beside it. With and without LocalFor.
 func TestSilentRedisIsNoBusyTenant(t *testing.T) {
 	const short, long = 300 * time.Millisecond, 6 * time.Second // for less than which waiters put up with it
 	later := func(fn func()) { time.AfterFunc(100*time.Millisecond, fn) }
@@ -157,9 +157,9 @@ func TestSilentRedisIsNoBusyTenant(t *testing.T) {
 		for _, end := range []string{"MaxWait", "ctx"} {
 			t.Run(name+", "+end, func(t *testing.T) {
 				withAndWithoutLocalFor(t, 50*time.Millisecond, func(f *fixture, local time.Duration) {
-					ctx, cancel := context.WithTimeout(f.Context(), sc.wait)
+					bounded, cancel := context.WithTimeout(f.Context(), sc.wait)
 					defer cancel()
-					mod := localFor(local)
+					ctx, mod := bounded, localFor(local)
 					if end == "MaxWait" {
 						ctx, mod = f.Context(), func(c *semaphore.Config) { c.LocalFor, c.MaxWait = local, sc.wait }
 					}
@@ -170,9 +170,12 @@ func TestSilentRedisIsNoBusyTenant(t *testing.T) {
 					for range sc.callers {
 						calls = append(calls, harness.Start(f.T, func() (*semaphore.Lease, error) { return s.Acquire(ctx, "k") }))
 					}
+					time.Sleep(sc.wait - 50*time.Millisecond)
+					try := harness.Start(f.T, func() (*semaphore.Lease, error) { return s.TryAcquire(bounded, "k") })
 					for _, call := range calls {
 						redistest.WantErr(f, call.Failed(), leasehold.ErrUnavailable, redistest.Not(leasehold.ErrBusy))
 					}
+					redistest.WantNot(f, try.Failed(), leasehold.ErrBusy)
 					wire.Heal()
 					synctest.Wait()
 				})
