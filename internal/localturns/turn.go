@@ -186,14 +186,13 @@ func (t *Turn) Release(op string) error {
 		return nil
 	}
 	ctx, p := ln.retire(v)
-	told := false
-	defer func() {
-		if !told { // a method of the caller's ctx ended the goroutine
-			m.Go(func() { _ = ln.giveBack(ctx, v, p, op) })
-		}
-	}()
+	ended, ends := t.ctx, ln.mu.later
+	ln.mu.later = nil
 	ln.mu.Unlock()
-	told = true
+	for _, end := range ends {
+		go end() // a method of the caller's ctx may hang, or end its goroutine: not this one, which gives back
+		<-ended.Done()
+	}
 	return ln.giveBack(ctx, v, p, op)
 }
 

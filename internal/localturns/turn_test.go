@@ -3,6 +3,7 @@ package localturns
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,4 +86,38 @@ func TestMaxHoldEndsTheContextFirst(t *testing.T) {
 			})
 		}
 	}
+}
+
+// hangingCtx has a Value that hangs once it is to, until the ctx ends.
+type hangingCtx struct {
+	context.Context
+	hangs *atomic.Bool
+}
+
+func (c hangingCtx) Value(key any) any {
+	if c.hangs.Load() {
+		<-c.Done()
+	}
+	return c.Context.Value(key)
+}
+
+// A ctx that hangs as the Context of a turn ends does not keep the lease.
+func TestCtxThatHangsKeepsNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		m, other := newManager(t, client(), keys.Mutex, lease.Config{}), newManager(t, client(), keys.Mutex, lease.Config{})
+		parent, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		hangs := new(atomic.Bool)
+		turn := redistest.Must(New(m, Config{LocalFor: time.Second}).Acquire(hangingCtx{parent, hangs}, attempt, new(lease.Lease)))(t)
+		ctx := turn.Context()
+		hangs.Store(true)
+		go func() { _ = turn.Release("unlock") }()
+		within, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		next := new(lease.Lease)
+		redistest.WantErr(t, redistest.ErrorOf(other.Acquire(within, attempt, next)))
+		redistest.WantErr(t, context.Cause(ctx), leasehold.ErrReleased)
+		redistest.WantErr(t, next.Release("unlock"))
+	})
 }
