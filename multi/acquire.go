@@ -46,8 +46,9 @@ func TryAcquire(ctx context.Context, items ...Item) (*Lease, error) {
 	call.NeedCtx(ctx)
 	return take(ctx, "try acquire", items, func(t *taking) error {
 		for _, one := range t.left {
-			if m, key := one.part.Manager, one.part.Attempt.Key; m.Waits(key) {
-				return one.fails(ctx, m.Reject(t.op, key, leasehold.ErrBusy))
+			m, key := one.part.Manager, one.part.Attempt.Key
+			if busy := m.Waits(key); busy != nil {
+				return one.fails(ctx, m.Reject(t.op, key, busy))
 			}
 		}
 		_, err := t.keep(t.tryAll(t.left, call.NewBatch(len(t.left)))())
@@ -146,7 +147,7 @@ func (t *taking) attempt(got *answer, one *taken, wait bool, seat *call.Seat, on
 func (t *taking) wait(alone bool) (refused bool, err error) {
 	next := t.left[0]
 	behind := t.left[1:]
-	if alone || next.part.Manager.Waits(next.part.Attempt.Key) {
+	if alone || next.part.Manager.Waits(next.part.Attempt.Key) != nil {
 		behind = nil
 	}
 	seats := []*call.Seat{nil}

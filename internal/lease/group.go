@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/protocol"
@@ -200,22 +201,22 @@ func (g *group) onAskFailed(c *call.Call, err error) {
 	g.schedule()
 }
 
-// Waits reports whether a caller of this handle waits in the queue of key.
-func (m *Manager) Waits(key string) bool {
+// Waits returns how busy key is, if a caller of this handle waits in its queue and Redis answers; else nil.
+func (m *Manager) Waits(key string) *leasehold.BusyError {
 	res, err := m.Resource(key)
 	if err != nil {
-		return false
+		return nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if g := m.groups[res.FirstKey()]; g != nil {
+	if g := m.groups[res.FirstKey()]; g != nil && !g.asking.Silent(m.now()) {
 		for _, a := range g.waiters {
 			if a.key == key {
-				return true
+				return m.BusyError(*a.seen())
 			}
 		}
 	}
-	return false
+	return nil
 }
 
 // A script does a bounded part of the work that it finds for others. A call that stopped at such a

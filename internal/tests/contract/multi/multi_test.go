@@ -62,7 +62,8 @@ func TestNothingIsHeldBehindAnItemThatIsWaitedFor(t *testing.T) {
 	})
 }
 
-// Behind an item that another caller of the process waits for nothing is tried.
+// Behind an item that another caller of the process waits for nothing is tried. A TryAcquire is told how busy that is, unless
+// Redis has fallen silent since it said so.
 func TestNothingIsTriedBehindAKnownQueue(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		p, other := f.open(), f.open()
@@ -73,8 +74,17 @@ func TestNothingIsTriedBehindAKnownQueue(t *testing.T) {
 		second := p.wait(f.Context(), "a", p.lockItems("a", "b", "c")...)
 		redistest.Expect(f, p.wire.Sent("enter")-enters, 1, "%d enters; want that of the first item alone")
 		enters = p.wire.Sent("enter")
-		redistest.WantErr(f, redistest.ErrorOf(multi.TryAcquire(f.Context(), p.lockItems("b", "a")...)), leasehold.ErrBusy, redistest.Says(f.Family+"/a"))
+		try := func() error { return redistest.ErrorOf(multi.TryAcquire(f.Context(), p.lockItems("b", "a")...)) }
+		err := try()
+		var busy *leasehold.BusyError
+		redistest.WantErr(f, err, leasehold.ErrBusy, redistest.Says(f.Family+"/a"))
+		redistest.CheckNow(f, errors.As(err, &busy) && busy.InUse == 1 && busy.Waiting > 0, "%v does not tell how busy the lock is", err)
 		redistest.Expect(f, p.wire.Sent("enter")-enters, 0, "TryAcquire sent %d enters beside a waiter of its process")
+		time.Sleep(100 * time.Millisecond) // the process knows that second waits, too
+		p.wire.Cut()
+		time.Sleep(4 * time.Second)
+		redistest.WantErr(f, try(), leasehold.ErrUnavailable, redistest.Not(leasehold.ErrBusy))
+		p.wire.Heal()
 		redistest.NoError(f, a.Unlock())
 		for _, w := range []*waiting{first, second} {
 			f.release(w.Got())
