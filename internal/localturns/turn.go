@@ -291,7 +291,7 @@ type visit struct {
 	at      int   // where
 	over    bool  // it serves no further turn
 
-	until     time.Time // no turn but the first begins after this time
+	until     time.Time // no turn begins after this time, unless it may rest
 	lastToken uint64    // of the last turn
 	served    bool      // a turn has begun
 	oneTurn   bool      // it must not be passed on: it was extended, or its token is ahead of the clock
