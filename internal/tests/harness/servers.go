@@ -107,6 +107,7 @@ var strictOnly = map[string]string{
 	"TestReleaseWhileRedisIsAway":                   alone,
 	"TestGivingBackAndQueueingAgainIsOneRoundTrip":  alone,
 	"TestGoroutineThatRepeatsALeaveIsEnded":         alone,
+	"TestGoroutineThatGivesBackToQueueAgainIsEnded": alone,
 	"TestKeyNamesAreAsDocumentedAndExpire":          register,
 	"TestErrorsNameOperationFamilyAndKeyAndNoOwner": register,
 	"TestObserverThatIsTooSlow":                     renewed,
