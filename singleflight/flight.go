@@ -52,9 +52,9 @@ type flight[T any] struct {
 	own            *request[T] // its first request, whose caller gets the value itself; nil: it has none
 }
 
-// join puts each request into the group's flight of its key, or into a new flight. New flights
-// are launched together. Called with the lock; the group is open.
-func (g *Group[T]) join(all []*request[T]) {
+// join puts each request into the group's flight of its key, or into a new flight. New flights are
+// launched together, for by: its call wants all of their keys. Called with the lock; the group is open.
+func (g *Group[T]) join(all []*request[T], by *request[T]) {
 	var created []*flight[T]
 	for _, q := range all {
 		f := g.flights[q.key]
@@ -65,7 +65,7 @@ func (g *Group[T]) join(all []*request[T]) {
 		}
 		f.add(q)
 	}
-	g.launch(created, all[0]) // if there are any
+	g.launch(created, by) // if there are any
 }
 
 // refresh starts flights without requests, for keys that have no flight. They load only if no

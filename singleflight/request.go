@@ -81,7 +81,7 @@ func (c *calling[T]) end(q *request[T], r Result[T], errs []error) {
 func (c *calling[T]) run(open []*request[T], seen []look[T]) {
 	for n := 1; ; n++ {
 		missing, away := c.decide(open, seen)
-		waiting := c.join(missing, c.g.join)
+		waiting := c.join(missing, func(all []*request[T]) { c.g.join(all, all[0]) })
 		waiting = append(waiting, c.join(away, c.g.joinLocally)...)
 		open = c.await(waiting)
 		if len(open) == 0 {

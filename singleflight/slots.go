@@ -175,7 +175,7 @@ func (d *load[T]) askAgain() bool {
 	case g.closed.Load():
 		answer(open, outcome[T]{errs: []error{leasehold.ErrClosed}})
 	case len(open) > 0:
-		g.join(open)
+		g.join(open, d.by) // open may be of several calls, and their loaders know only their own keys
 	}
 	return true
 }

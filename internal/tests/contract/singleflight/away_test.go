@@ -209,7 +209,8 @@ func TestLoadThatWaitsForItsSlotIsOpenToAll(t *testing.T) {
 }
 
 // Loads that wait for a slot ask Redis again once it is back: they get what others have stored,
-// or load with a lease and store. Those of one DoMany stay together.
+// or load with a lease and store. Those of one DoMany stay together, and its loader loads them, also if its caller has
+// left them to others.
 func TestLoadsThatWaitForASlotAskRedisAgain(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, other, wire := f.two(locally, maxLoads(1))
@@ -219,7 +220,13 @@ func TestLoadsThatWaitForASlotAskRedisAgain(t *testing.T) {
 		stored := fetch(f, f.Context(), g, "stored", never(f))
 		missing := fetch(f, f.Context(), g, "missing", o.load)
 		some := doMany(f, f.Context(), g, []string{"a", "b"}, b)
+		ctx, leave := context.WithCancel(f.Context())
+		left := doMany(f, ctx, g, []string{"c", "d"}, b)
 		o.wantNoLoad(f)
+		heirs := []*pending[string]{fetch(f, f.Context(), g, "c", never(f)), fetch(f, f.Context(), g, "d", never(f))}
+		o.wantNoLoad(f)
+		leave()
+		left.Failed()
 		redistest.WantErr(f, other.Put(f.Context(), "stored", "by another"))
 		wire.Heal()
 		time.Sleep(time.Second)
@@ -233,7 +240,9 @@ func TestLoadsThatWaitForASlotAskRedisAgain(t *testing.T) {
 		o.next(f).returns("v")
 		missing.want("v", singleflight.Loaded)
 		redistest.NoError(f, some.got("a", "A", "b", "B"))
-		redistest.Check(f, len(b.calls) == 1, "the keys of one DoMany were loaded by %v", b.calls)
+		heirs[0].want("C", singleflight.Loaded)
+		heirs[1].want("D", singleflight.Loaded)
+		redistest.Check(f, len(b.calls) == 2, "the keys of two DoMany were loaded by %v", b.calls)
 		fetch(f, f.Context(), other, "missing", never(f)).want("v", singleflight.Cached)
 	})
 }
