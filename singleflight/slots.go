@@ -69,7 +69,7 @@ func (d *load[T]) takePermit() (giveBack func(), away bool, err error) {
 	case err == nil:
 		// In the background, because Redis may be away when the load ends.
 		return func() { _ = permit.Release("load") }, false, nil
-	case d.ctx.Err() != nil || !locally:
+	case d.ctx.Err() != nil || !locally || g.closed.Load():
 		return nil, false, errors.Join(inner(err)...)
 	}
 	return nil, ctx.Err() != nil || g.permits.Client().Away(g.permitKey), nil

@@ -100,6 +100,8 @@ var outages = []mutation{
 		"if wasAway {", "if wasAway && false {"),
 	cut("slot: also if Redis is back before the wait", "singleflight/slots.go", "./singleflight", "TestLoadAsksForItsPermitAgain",
 		"if wasAway {", "if wasAway && g.permits.Client().Away(g.permitKey) {"),
+	cut("slot: none without a permit after Shutdown", "singleflight/slots.go", cache, "TestShutdownLetsLoadsFinish",
+		"|| !locally || g.closed.Load():", "|| !locally:"),
 	cut("slot: with a loader that knows their keys", "singleflight/slots.go", cache, "TestLoadsThatWaitForASlotAskRedisAgain",
 		"g.join(open, d.by)", "g.join(open, open[0])"),
 	cut("slot: but not those that cannot use its answer", "singleflight/slots.go", cache, "TestCallerThatCannotLookAgain",

@@ -144,37 +144,38 @@ func TestCloseWaitsForANearRead(t *testing.T) {
 	})
 }
 
-// A load goes on, for its callers here and elsewhere. Shutdown refuses all other waiters.
+// A load goes on, for its callers here and elsewhere. Shutdown refuses all other waiters, also under LoadLocally.
 func TestShutdownLetsLoadsFinish(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		one := func(c *singleflight.Config[string]) { c.MaxLoads = 2 }
-		g, other, _ := f.two(one)
-		here, there := newOrigin(f), newOrigin(f)
-		first, l := begin(f, f.Context(), g, "k", here, here.obedient)
-		joins := fetch(f, f.Context(), g, "k", here.obedient)
-		elsewhere := fetch(f, f.Context(), other, "k", never(f))
-		theirs, m := begin(f, f.Context(), other, "theirs", there, there.load)
-		waits := fetch(f, f.Context(), g, "theirs", never(f))
-		permit := fetch(f, f.Context(), g, "permit", never(f)) // both permits are taken
-		time.Sleep(time.Second)
-		synctest.Wait()
-		done := harness.Begin(f, func() error { return g.Shutdown(f.Context()) })
-		time.Sleep(time.Millisecond)
-		synctest.Wait()
-		redistest.WantErr(f, waits.Failed(), leasehold.ErrClosed)
-		redistest.WantErr(f, permit.Failed(), leasehold.ErrClosed)
-		redistest.WantErr(f, redistest.ErrorOf(g.Do(f.Context(), "new", never(f))), leasehold.ErrClosed)
-		time.Sleep(time.Minute) // longer than LeaseTTL: the lease is renewed
-		redistest.CheckNow(f, !done.Ended(), "Shutdown returned %v beside a load", done.Err)
-		redistest.CheckNow(f, !l.over(), "the load has ended: %v", context.Cause(l.ctx))
-		l.returns("v")
-		for _, caller := range []*pending[string]{first, joins, elsewhere} {
-			caller.wantValue("v")
-		}
-		done.Got()
-		wantStored(f, other, "k", "v")
-		m.returns("v")
-		theirs.Got()
-		fetch(f, f.Context(), other, "permit", gives("w")).Got() // nothing is left of the refused call
-	})
+	for _, policy := range []singleflight.Policy{singleflight.Fail, singleflight.LoadLocally} {
+		subBubble(t, policy.String(), func(f *fixture) {
+			g, other, _ := f.two(maxLoads(2), func(c *singleflight.Config[string]) { c.OnUnavailable = policy })
+			here, there := newOrigin(f), newOrigin(f)
+			first, l := begin(f, f.Context(), g, "k", here, here.obedient)
+			joins := fetch(f, f.Context(), g, "k", here.obedient)
+			elsewhere := fetch(f, f.Context(), other, "k", never(f))
+			theirs, m := begin(f, f.Context(), other, "theirs", there, there.load)
+			waits := fetch(f, f.Context(), g, "theirs", never(f))
+			permit := fetch(f, f.Context(), g, "permit", never(f)) // both permits are taken
+			time.Sleep(time.Second)
+			synctest.Wait()
+			done := harness.Begin(f, func() error { return g.Shutdown(f.Context()) })
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			redistest.WantErr(f, waits.Failed(), leasehold.ErrClosed)
+			redistest.WantErr(f, permit.Failed(), leasehold.ErrClosed)
+			redistest.WantErr(f, redistest.ErrorOf(g.Do(f.Context(), "new", never(f))), leasehold.ErrClosed)
+			time.Sleep(time.Minute) // longer than LeaseTTL: the lease is renewed
+			redistest.CheckNow(f, !done.Ended(), "Shutdown returned %v beside a load", done.Err)
+			redistest.CheckNow(f, !l.over(), "the load has ended: %v", context.Cause(l.ctx))
+			l.returns("v")
+			for _, caller := range []*pending[string]{first, joins, elsewhere} {
+				caller.wantValue("v")
+			}
+			done.Got()
+			wantStored(f, other, "k", "v")
+			m.returns("v")
+			theirs.Got()
+			fetch(f, f.Context(), other, "permit", gives("w")).Got() // nothing is left of the refused call
+		})
+	}
 }
