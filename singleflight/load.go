@@ -143,7 +143,7 @@ func (d *load[T]) start(flights []*flight[T]) {
 		}
 	}
 	if g.closed.Load() {
-		d.cancel(leasehold.ErrClosed)
+		d.endForAll(leasehold.ErrClosed) // its failure would be that of callers elsewhere
 	}
 }
 

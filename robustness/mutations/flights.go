@@ -121,6 +121,8 @@ var flights = []mutation{
 		"if env.Schema != g.cfg.Schema || (", "if ("),
 	cut("flight: refreshes are not offered again at once", "singleflight/flight.go", cache, "",
 		"if now.Before(g.refreshPausedUntil[q.key]) {", "if false && now.IsZero() {"),
+	cutOnServers("flight: a load that begins after Shutdown fails nobody elsewhere", "singleflight/load.go", cacheTests, "TestShutdownBefore",
+		"d.endForAll(leasehold.ErrClosed)", "d.cancel(leasehold.ErrClosed)"),
 	cut("flight: a large value stays here", "singleflight/publish.go", cache, "",
 		"case len(data) > g.cfg.MaxValueBytes:", "case false:"),
 	cut("flight: without Redis no caller joins that can reach it", "singleflight/wait.go", cache, "LocalLoad",

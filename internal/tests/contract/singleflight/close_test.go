@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -178,4 +180,37 @@ func TestShutdownLetsLoadsFinish(t *testing.T) {
 			fetch(f, f.Context(), other, "permit", gives("w")).Got() // nothing is left of the refused call
 		})
 	}
+}
+
+// A DoMany has the right to load one key, and waits for the answer about another one, when Shutdown comes. Its loader
+// has nobody to load for, so its failure is not that of those that wait elsewhere.
+func TestShutdownBeforeALoadBeginsFailsNobodyElse(t *testing.T) {
+	c := redistest.SharedCluster(t, redistest.NeedServers(t)[0])
+	f := &fixture{harness.NewOn(t, harness.Loads, c.Client())}
+	second := ""
+	for i := 0; second == "" || c.NodeFor(f.Part(second, "value")).Addr() == c.NodeFor(f.Part("k", "value")).Addr(); i++ {
+		second = fmt.Sprint(i)
+	}
+	asked, answers := make(chan struct{}, 1), make(chan struct{})
+	rdb := c.Client()
+	rdb.AddHook(redistest.Around(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+		if harness.CommandName(cmds[0]) == "load enter" && cmds[0].Args()[3] == f.Part(second, "holders") {
+			asked <- struct{}{}
+			<-answers
+		}
+		return send()
+	}))
+	g, other := openOn[string](f, rdb), openOn[string](f, c.Client())
+	b := newBatches()
+	b.gate = make(chan struct{})
+	many := doMany(f, f.Context(), g, []string{"k", second}, b)
+	redistest.Get(f, "the question about the second key", asked)
+	redistest.Eventually(f, "the right to load", func() bool { return inspect(f, other, "k").Loading })
+	waits := fetch(f, f.Context(), other, "k", gives("v"))
+	redistest.Eventually(f, "the other process", func() bool { return f.Queued("k") == 1 })
+	done := harness.Begin(f, func() error { return g.Shutdown(f.Context()) })
+	redistest.WantErr(f, many.Failed(), leasehold.ErrClosed)
+	waits.want("v", singleflight.Loaded)
+	close(answers)
+	done.Got()
 }
