@@ -245,7 +245,7 @@ func (f *flight[T]) answerFromRecord(open []*request[T], token uint64) []*reques
 	if err != nil || of != token {
 		return open
 	}
-	if env, ok := f.result(r); ok {
+	if env, ok := f.result(r); ok && env.Kind != envelope.TooLarge { // that they load for themselves, when they start anew
 		return f.answerWith(open, env, 0, Shared)
 	}
 	return open

@@ -123,6 +123,8 @@ var flights = []mutation{
 		"if now.Before(g.refreshPausedUntil[q.key]) {", "if false && now.IsZero() {"),
 	cutOnServers("flight: a load that begins after Shutdown fails nobody elsewhere", "singleflight/load.go", cacheTests, "TestShutdownBefore",
 		"d.endForAll(leasehold.ErrClosed)", "d.cancel(leasehold.ErrClosed)"),
+	cut("flight: the mark of a large value is no error", "singleflight/wait.go", cacheTests, "TestResultReaches",
+		"ok && env.Kind != envelope.TooLarge {", "ok {"),
 	cut("flight: a large value stays here", "singleflight/publish.go", cache, "",
 		"case len(data) > g.cfg.MaxValueBytes:", "case false:"),
 	cut("flight: without Redis no caller joins that can reach it", "singleflight/wait.go", cache, "LocalLoad",

@@ -192,33 +192,26 @@ func TestRevokeOfALoadWhoseReplyIsLost(t *testing.T) {
 	})
 }
 
-// One call tells 250 processes of a result. The others are told at once too, and not when they ask.
+// One call tells 250 processes of a result. The others are told at once too, and not when they ask; also that a value
+// is too large for them, so that each of them loads its own.
 func TestResultReachesAllProcesses(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g := mustOpen(f)
-		loading, publish := make(chan struct{}), make(chan struct{})
-		first := harness.Start(f.T, func() (string, error) {
-			return g.Do(f.Context(), "k", func(context.Context) (string, error) {
-				close(loading)
-				<-publish
-				return "v", nil
-			})
+	for theirs, value := range map[string]string{"v": "v", "another": "larger than ten bytes"} {
+		subBubble(t, theirs, func(f *fixture) {
+			small := func(c *singleflight.Config[string]) { c.MaxValueBytes = 10 }
+			first, l, _ := f.loading(mustOpen(f, small), "k")
+			rdb := f.Connect(&harness.Wire{})
+			var others []*pending[string]
+			for range 260 {
+				others = append(others, fetch(f.T, f.Context(), openOn(f, rdb, small), "k", gives("another")))
+			}
+			synctest.Wait()
+			began := time.Now()
+			l.returns(value)
+			first.wantValue(value)
+			for _, p := range others {
+				p.wantValue(theirs)
+			}
+			redistest.AtMost(f, time.Since(began), time.Millisecond, "the last process had the result after %v")
 		})
-		<-loading
-		rdb := f.Connect(&harness.Wire{})
-		var others []*harness.Call[string]
-		for range 260 {
-			other := openOn[string](f, rdb)
-			others = append(others, harness.Start(f.T, func() (string, error) {
-				return other.Do(f.Context(), "k", func(context.Context) (string, error) { return "another", nil })
-			}))
-		}
-		synctest.Wait()
-		began := time.Now()
-		close(publish)
-		for _, call := range append(others, first) {
-			redistest.Expect(f, call.Got(), "v", "a caller has %q")
-		}
-		redistest.AtMost(f, time.Since(began), time.Millisecond, "the last process had the result after %v")
-	})
+	}
 }
