@@ -145,7 +145,7 @@ func (g *Group[T]) dropCall(d *drop, schema uint32) *call.Call {
 		}
 		d.own, d.others = true, map[uint32]bool{}
 		for _, other := range reply.Others {
-			d.others[other] = false
+			d.others[other] = other == d.schema // it is done, and was listed in another spelling
 		}
 		before := reply.At
 		if put {
