@@ -18,6 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/envelope"
 	"github.com/leasehold-go/leasehold/internal/loads"
 	"github.com/leasehold-go/leasehold/internal/near"
+	"github.com/leasehold-go/leasehold/internal/nested"
 )
 
 type verdict int
@@ -90,6 +91,7 @@ func (g *Group[T]) lookUpMany(ctx context.Context, open []*request[T]) []look[T]
 	if len(names) == 0 {
 		return all
 	}
+	ctx = nested.Calm{Context: ctx} // a panic on a goroutine of ByNode would end the process
 	bounded, cancel := g.manager.Client().WithBound(ctx)
 	defer cancel()
 	g.manager.Client().ByNode(names, func(which []int) {

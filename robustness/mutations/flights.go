@@ -127,6 +127,8 @@ var flights = []mutation{
 		"ok && env.Kind != envelope.TooLarge {", "ok {"),
 	cut("flight: an invalidation ends whatever the schemas are called", "singleflight/drop.go", cacheTests, "TestSchemasSideBySide",
 		"d.others[other] = other == d.schema", "d.others[other] = false"),
+	cutOnServers("flight: a ctx that panics ends no process", "singleflight/lookup.go", cacheTests, "TestDoManyWithACtx",
+		"\tctx = nested.Calm{Context: ctx}", "\t_ = nested.Calm{Context: ctx}"),
 	cut("flight: a large value stays here", "singleflight/publish.go", cache, "",
 		"case len(data) > g.cfg.MaxValueBytes:", "case false:"),
 	cut("flight: without Redis no caller joins that can reach it", "singleflight/wait.go", cache, "LocalLoad",

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -322,5 +323,26 @@ func TestDoManyRoundTrips(t *testing.T) {
 		redistest.Expect(f, trips(), harness.TripCount{Gets: nodes}, "hits cost %+v")
 		redistest.WantErr(f, g.Invalidate(f.Context(), keys...))
 		redistest.Expect(f, trips(), harness.TripCount{Scripts: nodes}, "invalidations cost %+v")
+	})
+}
+
+// The methods of a ctx that panic end no process where a DoMany asks several servers.
+func TestDoManyWithACtxThatPanics(t *testing.T) {
+	some(t, func(f *fixture) {
+		g, _ := f.open(func(c *singleflight.Config[string]) { c.Codec = &jsonCodec{} }) // whose code ctx bounds
+		keys := strings.Split("abcdefgh", "")
+		redistest.Must(g.DoMany(f.Context(), keys, newBatches().load))(f)
+		for n := range 25 {
+			calls := atomic.Int64{}
+			ctx := harness.BrokenCtx{Context: f.within(time.Minute), Before: func(string) {
+				if calls.Add(1) == int64(n) {
+					panic("oh no")
+				}
+			}}
+			func() {
+				defer func() { _ = recover() }() // on the caller's goroutine it may panic
+				_, _ = g.DoMany(ctx, keys, newBatches().load)
+			}()
+		}
 	})
 }
