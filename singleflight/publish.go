@@ -93,6 +93,7 @@ func (d *load[T]) shares() []*share[T] {
 
 // abandon ends a flight whose loader was not called.
 func (s *share[T]) abandon(why error) {
+	s.f.pauseIfRefresh()
 	if s.f.leased {
 		s.f.lease.GiveBack()
 	}
@@ -135,6 +136,7 @@ func (s *share[T]) wrapRaised() {
 		s.env.Kind = envelope.Goexit
 	}
 	s.g.counts.failed.Add(1)
+	s.f.pauseIfRefresh()
 	// The stack is only logged here. It does not go to the process that gets the panic.
 	s.g.log(slog.LevelError, s.raised.text, s.f.target, slog.String("stack", string(s.raised.stack)))
 }

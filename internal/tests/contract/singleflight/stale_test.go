@@ -81,6 +81,26 @@ func TestStaleRefreshIsNotAskedForAgainAtOnce(t *testing.T) {
 	})
 }
 
+// Nor is a refresh repeated at once that panics, or that gets no permit of MaxLoads.
+func TestStaleRefreshThatFailsIsNotRepeatedAtOnce(t *testing.T) {
+	for what, spoil := range map[string]func(f *fixture){
+		"the loader panics": func(*fixture) {},
+		"no permit":         func(f *fixture) { f.RDB.Set(f.Context(), f.Part("", "holders"), "of another type", 0) },
+	} {
+		subBubble(t, what, func(f *fixture) {
+			g, wire := f.open(staleFor, maxLoads(1))
+			f.stalled(g, "k")
+			spoil(f)
+			asked := wire.Sent("load enter")
+			for range 200 {
+				fetch(f, f.Context(), g, "k", func(context.Context) (string, error) { panic("oh no") }).want("old", singleflight.Stale)
+				time.Sleep(time.Millisecond)
+			}
+			redistest.AtMost(f, wire.Sent("load enter")-asked, 3, "200 stale answers within 200 ms asked %d times")
+		})
+	}
+}
+
 // Where the holder is dead, its lease's end comes first: 100 ms are no longer than that.
 func TestStaleRefreshAfterTheLeaseEnds(t *testing.T) {
 	bubble(t, func(f *fixture) {
