@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -72,11 +73,15 @@ func contain(ctx context.Context, closing <-chan struct{}, code func(c *callersC
 	}
 }
 
-// panicText returns the text of a panic's value. The text of a value that contains itself
-// would overflow the stack.
+// panicText returns the text of a panic's value. A value that may contain itself is not walked through: its text could
+// overflow the stack, and others may be changing it.
 func panicText(v any) string {
-	if codec.CheckDepth(v) != nil {
-		return fmt.Sprintf("a %T", v)
+	switch v.(type) {
+	case error, fmt.Stringer: // a method makes the text
+	default:
+		if !codec.IsShallow(reflect.TypeOf(v)) {
+			return fmt.Sprintf("a %T", v)
+		}
 	}
 	return fmt.Sprint(v)
 }

@@ -14,7 +14,7 @@ import (
 // CheckDepth returns an error if the library would recurse too deep for v, because a stack
 // overflow ends the process. It visits v only if its type can be that deep.
 func CheckDepth(v any) error {
-	if v == nil || isShallow(reflect.TypeOf(v)) {
+	if v == nil || IsShallow(reflect.TypeOf(v)) {
 		return nil
 	}
 	return depth{}.check(reflect.ValueOf(v))
@@ -49,7 +49,7 @@ type depth struct {
 }
 
 func (d depth) check(v reflect.Value) error {
-	if !v.IsValid() || isShallow(v.Type()) {
+	if !v.IsValid() || IsShallow(v.Type()) {
 		return nil
 	}
 	switch v.Kind() {
@@ -107,8 +107,8 @@ func isEncoded(field reflect.StructField) bool {
 // shallow holds, by type, whether values of it cannot be deep.
 var shallow sync.Map
 
-// isShallow reports whether the depth of a value of type t is bounded by the type.
-func isShallow(t reflect.Type) bool {
+// IsShallow reports whether the depth of a value of type t is bounded by the type.
+func IsShallow(t reflect.Type) bool {
 	if known, ok := shallow.Load(t); ok {
 		return known.(bool)
 	}
@@ -117,7 +117,7 @@ func isShallow(t reflect.Type) bool {
 	return is
 }
 
-// isShallowBelow is isShallow for a type within those in open.
+// isShallowBelow is IsShallow for a type within those in open.
 func isShallowBelow(t reflect.Type, open map[reflect.Type]bool) bool {
 	switch t.Kind() {
 	case reflect.Interface:

@@ -291,6 +291,7 @@ func TestValueThatCannotBeEncodedGoesToItsFirstCaller(t *testing.T) {
 		"panics":                      {func() error { panic("won't encode") }, []string{"won't encode"}},
 		"exits":                       {func() error { runtime.Goexit(); return nil }, []string{"the codec", "runtime.Goexit"}},
 		"panics with what never ends": {func() error { panic(selfContained()) }, []string{"the codec panicked", "a []interface"}},
+		"panics with a maze":          {func() error { panic(newMaze()) }, []string{"the codec panicked", "a *singleflight.maze"}},
 		"fails with a hostile error":  {func() error { return &hostileError{text: panics} }, []string{"method Error of the codec's error", "oh no"}},
 		"fails with an exit":          {func() error { return &hostileError{text: runtime.Goexit} }, []string{"method Error of the codec's error", "Goexit"}},
 	} {
@@ -341,6 +342,16 @@ func TestPutWhoseCodecHangs(t *testing.T) {
 			redistest.Expect(f, calls.Load(), 2, "it was called %d times")
 		})
 	}
+}
+
+// maze is a value with more ways through it than could be walked.
+type maze struct{ Left, Right *maze }
+
+func newMaze() (m *maze) {
+	for range 100 {
+		m = &maze{m, m}
+	}
+	return m
 }
 
 func selfContained() any {
