@@ -109,5 +109,7 @@ var commands = []mutation{
 	cut("ls: a lease that is kept does not hang", "internal/listing/since.go", "./cmd/leasehold/internal/cli", "TestLeaseThatMayBeIdle",
 		"h.TTL > 0 && !h.Keeps &&", "h.TTL > 0 &&"),
 	cut("revoke: an ID is no flag", "cmd/leasehold/internal/cli/change.go", "./cmd/leasehold/internal/cli", "TestRevokeTakesIDs",
-		"if i < 0 || err != nil ||", "if i < 0 || err == nil ||"),
+		"if i < 1 || err != nil ||", "if i < 1 || err == nil ||"),
+	cut("revoke: a key is no flag", "cmd/leasehold/internal/cli/change.go", "./cmd/leasehold/internal/cli", "TestRevokeTakesIDs",
+		"strings.CutPrefix(args[i-1], \"--\"); ok {", "strings.CutPrefix(args[i-1], \"--\"); ok || true {"),
 }

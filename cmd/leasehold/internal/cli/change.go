@@ -105,11 +105,13 @@ var dashedID = regexp.MustCompile(`^-[-_0-9A-Za-z]{7}-[0-9]+$`)
 func idsBehindFlags(root *cobra.Command, args []string) []string {
 	i := slices.IndexFunc(args, dashedID.MatchString)
 	c, _, err := root.Find(args)
-	if i < 0 || err != nil || c.Name() != "revoke" || slices.Contains(args, "--") {
+	if i < 1 || err != nil || c.Name() != "revoke" || slices.Contains(args, "--") {
 		return args
 	}
-	if before := c.Flag(strings.TrimPrefix(args[i-1], "--")); before != nil && before.NoOptDefVal == "" {
-		return args // it is the value of a flag
+	if name, ok := strings.CutPrefix(args[i-1], "--"); ok {
+		if before := c.Flag(name); before != nil && before.NoOptDefVal == "" {
+			return args // it is the value of a flag
+		}
 	}
 	return append(slices.Delete(slices.Clone(args), i, i+1), "--", args[i])
 }

@@ -257,6 +257,7 @@ func TestChangesRefuseWhatCannotBe(t *testing.T) {
 		{"revoke", "--guard", "n", "--key", "k", "--reason", "r", "id.1"},
 		{"revoke", "--mutex", "n", "--key", "k", "--reason", strings.Repeat("r", 201), lease},
 		{"revoke", "--mutex", "n", "--key", "k", "--reason", "", lease},
+		{"-hAAAAAA-1", "revoke", "--mutex", "n", "--key", "k", "--reason", "r"},
 	} {
 		refused(t, url, "", args...)
 	}
@@ -271,6 +272,7 @@ func TestRevokeTakesIDsThatReadAsFlags(t *testing.T) {
 			{"revoke", id, "--mutex", "n", "--key=k", "--reason=r"},
 			{"--redis", url, "revoke", "--mutex", "n", id, "--key", "k", "--reason", id},
 			{"revoke", "--mutex", "n", "--key", "k", "--reason", "r", "--", id},
+			{"revoke", "--mutex", "n", "--reason", "r", "--key", "cache", id},
 		} {
 			out, err := do(t, url, args...)
 			redistest.Check(t, errors.Is(err, leasehold.ErrNoLease), "%q: %v, %s", args, err, out)
