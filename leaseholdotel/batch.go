@@ -48,12 +48,8 @@ func (b *batch) recordAll() {
 	b.kept, b.empty = b.empty, nil
 	b.mu.Unlock()
 	for _, e := range events {
-		func() {
-			defer func() { _ = recover() }() // a method of its ctx panicked
-			b.record(e)
-		}()
+		b.record(e)
 	}
-	clear(events) // the events hold contexts
 	b.mu.Lock()
 	b.empty = events[:0]
 	b.mu.Unlock()

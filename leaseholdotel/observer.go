@@ -96,7 +96,7 @@ func (o *Observer) Observe(e leasehold.Event) {
 	}
 	switch e.Kind {
 	case leasehold.EventAcquired:
-		o.batch.keep(e) // first: the span panics if a method of the ctx does
+		o.acquired(e)
 		if o.slowWait >= 0 && e.Duration >= o.slowWait {
 			o.waitSpan(e)
 		}
@@ -114,6 +114,17 @@ func (o *Observer) Observe(e leasehold.Event) {
 	}
 	if c := o.counters[e.Kind]; c != nil {
 		c.Add(context.Background(), 1, o.sets.of(keyOf(e)).add...)
+	}
+}
+
+// acquired keeps an acquisition, with no more of its ctx than the span that exemplars name: until
+// the batch is recorded, the ctx may be that of another request. Its methods may panic, hang, or end the goroutine.
+func (o *Observer) acquired(e leasehold.Event) {
+	ctx := e.Context
+	e.Context = context.Background()
+	defer func() { o.batch.keep(e) }()
+	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
+		e.Context = trace.ContextWithSpanContext(e.Context, span)
 	}
 }
 
