@@ -234,6 +234,19 @@ func TestEvery(t *testing.T) {
 	}
 }
 
+// Without a period each host would have ticks of its own, and run all of them.
+func TestEveryWithoutAPeriodRunsNothing(t *testing.T) {
+	for _, period := range []time.Duration{0, -time.Hour} {
+		failed := make(chan error, 100)
+		task, err := gocronlock.Task(newMutex(t, redistest.MiniClient(t), redistest.Name(t)), "job", gocronlock.Config{Slot: gocronlock.Every(period)},
+			func(ctx context.Context, _ uint64) error { return errors.New("it ran for " + gocronlock.SlotOf(ctx)) })
+		redistest.WantErr(t, err)
+		startJob(t, newClock(0), 20*time.Millisecond, task, gocron.WithEventListeners(
+			gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { failed <- err })))
+		redistest.WantErr(t, redistest.Get(t, "the error", failed), leasehold.ErrInvalid)
+	}
+}
+
 func TestConfigNamesEveryBadField(t *testing.T) {
 	_, err := gocronlock.Task(nil, "", gocronlock.Config{Keep: 1, Wait: -1, MinHold: 1}, nil)
 	redistest.WantErr(t, err, leasehold.ErrInvalid)

@@ -51,9 +51,13 @@ type Config struct {
 
 // Every returns a Slot for a job that runs at each multiple of period, counted as time.Truncate does: in UTC, a day
 // begins at midnight. A run may begin early, by a quarter of period and by 1 s at most, and late by the rest of period.
+// With a period of 0 or less, each run fails with leasehold.ErrInvalid.
 func Every(period time.Duration) func(now time.Time) string {
 	early := min(period/4, time.Second)
 	return func(now time.Time) string {
+		if period <= 0 {
+			return ""
+		}
 		return now.Add(early).Truncate(period).UTC().Format(time.RFC3339Nano)
 	}
 }

@@ -72,6 +72,8 @@ var commands = []mutation{
 		" || errors.Is(err, cause)", ""),
 	cut("gocronlock: a wait without an answer is an outage", "integrations/gocronlock/task.go", "./integrations/gocronlock", "TestWaitWithoutAnAnswer",
 		"&& ctx.Err() == nil { //", "&& false { //"),
+	cut("gocronlock: no period, no slot", "integrations/gocronlock/task.go", "./integrations/gocronlock", "TestEveryWithout",
+		"if period <= 0 {", "if false {"),
 	cut("gocronlock: a job's own ErrBusy is its error", "integrations/gocronlock/task.go", "./integrations/gocronlock", "TestBusyJob",
 		"if !ran && errors.Is(err, leasehold.ErrBusy) {", "if _ = ran; errors.Is(err, leasehold.ErrBusy) {"),
 	cut("run: SIGQUIT while it waits writes no stacks", "cmd/leasehold/internal/run/keeper.go", "./cmd/leasehold", "TestSignalWhileWaiting",
