@@ -215,6 +215,14 @@ func TestLocksOfAQuorumAreWatched(t *testing.T) {
 	})
 }
 
+// A nil Observer, which Default is after an error, observes nothing.
+func TestNilObserver(t *testing.T) {
+	var o *leaseholdotel.Observer
+	o.Observe(released)
+	redistest.WantErr(t, o.CountGuard("f", leasehold.ErrFenced), leasehold.ErrFenced)
+	redistest.Must(o.Watch(redistest.MiniClient(t), leaseholdotel.Watched{Type: "mutex", Family: "f", Keys: []string{"k"}}))(t)()
+}
+
 func TestGuardedWritesThatAreRefusedAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, reader := meter(t, leaseholdotel.Config{})

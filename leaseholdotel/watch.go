@@ -57,6 +57,9 @@ func (o *Observer) Watch(rdb redis.UniversalClient, w Watched) (stop func(), err
 			one.resources = append(one.resources, listing.Of(w.Prefix, kind, w.Family, keys.Shown(key, w.HashKeys), w.Total))
 		}
 	}
+	if o == nil {
+		return func() {}, nil
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.watched[one] = struct{}{}
