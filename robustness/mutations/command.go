@@ -114,6 +114,8 @@ var commands = []mutation{
 		"h.TTL > 0 && !h.Keeps &&", "h.TTL > 0 &&"),
 	cut("revoke: an ID is no flag", "cmd/leasehold/internal/cli/change.go", "./cmd/leasehold/internal/cli", "TestRevokeTakesIDs",
 		"if i < 1 || err != nil ||", "if i < 1 || err == nil ||"),
+	cut("page: a key that stays is known all the time", "cmd/leasehold/page/hub.go", "./cmd/leasehold/page", "TestKeyStays",
+		"func (h *hub) note() {\n", "func (h *hub) note() {\n\th.names.Clear()\n"),
 	cut("revoke: a key is no flag", "cmd/leasehold/internal/cli/change.go", "./cmd/leasehold/internal/cli", "TestRevokeTakesIDs",
 		"strings.CutPrefix(args[i-1], \"--\"); ok {", "strings.CutPrefix(args[i-1], \"--\"); ok || true {"),
 }

@@ -148,15 +148,25 @@ func (h *hub) look(ctx context.Context, views map[view][]chan []byte) {
 	take()
 	h.usual = h.keys.Usual()
 	if scan || len(h.keys.Known) > before {
-		h.names.Clear()
-		found := map[listing.Resource]bool{}
-		for _, u := range h.keys.Known {
-			h.names.Store(id(u.Resource), u.Resource)
-			found[u.Resource], found[familyOf(u.Resource)] = true, true
-		}
-		maps.DeleteFunc(h.past, func(of listing.Resource, _ *history) bool { return !found[of] })
+		h.note()
 	}
 	h.remember()
+}
+
+// note notes which keys came or went. One that stays is known all the time: see changed.
+func (h *hub) note() {
+	found := map[listing.Resource]bool{}
+	for _, u := range h.keys.Known {
+		h.names.Store(id(u.Resource), u.Resource)
+		found[u.Resource], found[familyOf(u.Resource)] = true, true
+	}
+	h.names.Range(func(name, of any) bool {
+		if !found[of.(listing.Resource)] {
+			h.names.Delete(name)
+		}
+		return true
+	})
+	maps.DeleteFunc(h.past, func(of listing.Resource, _ *history) bool { return !found[of] })
 }
 
 // shown are the keys that browsers show. All tenants of a family with a total are read when one of them is: idle
