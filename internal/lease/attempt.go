@@ -106,6 +106,9 @@ func (a *attempt) step(r *protocol.Result, do func(now life.Moment) life.Effect)
 // at the moment sent: the ask of its group (asked), or a call that granted to it. Called with the
 // lock.
 func (a *attempt) news(r *protocol.Result, asked bool, sent life.Moment) {
+	if a.group != nil {
+		r.Trip = a.group.asking.Trip()
+	}
 	a.after(a.life.OnNews(&r.Outcome, asked, sent, a.m.now()), r)
 }
 

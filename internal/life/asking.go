@@ -51,6 +51,9 @@ func (g *Asking) Heard(sent, got Moment, earliest time.Duration) {
 	}
 }
 
+// Trip returns how long the last call took that told the state of the queue.
+func (g *Asking) Trip() time.Duration { return g.got - g.sent }
+
 // Failed notes an ask without an answer. It reports whether the waiters give up.
 func (g *Asking) Failed(refused bool, now Moment) (giveUp bool) {
 	if g.Fails++; g.Fails == 1 {

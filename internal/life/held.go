@@ -19,7 +19,7 @@ func (a *Life) grant(r *Outcome, sent, now Moment) Effect {
 	}
 	a.plan(false, now)
 	// A waiter's first term may be over before the answer to a renewal that is sent later.
-	brief := r.Term < a.TTL && a.Deadline-now < briefTrips*(now-sent)
+	brief := r.Term < a.TTL && a.Deadline-now < briefTrips*max(now-sent, r.Trip)
 	if a.Confirms = a.Confirms && !r.Confirmed || brief; a.Confirms {
 		a.renewAt, a.Since = now, now // an own renewal confirms the grant first
 		return 0

@@ -128,6 +128,7 @@ type Outcome struct {
 	Confirmed bool          // as many as the handle wants did
 	Away      bool          // the server is known not to answer
 	Term      time.Duration // that is left of its lease
+	Trip      time.Duration // that the last call of a waiter took
 }
 
 // An Ending is why a lease ended.
@@ -179,8 +180,8 @@ const (
 	// tombstone of a revocation does, so no later enter is let in.
 	patience = 3 * time.Second
 	MaxTries = 3
-	// briefTrips is how many times as long as a grant took to be heard of its term has to last, or it is
-	// renewed before its caller gets it: with long round trips, or under load, the lease might be lost.
+	// briefTrips is how many times as long as a grant took to be heard, or a call took, its term has to last,
+	// or it is renewed before its caller gets it: under load the lease might be lost.
 	briefTrips = 4
 	// MaxRestarts bounds how often one Acquire starts again because a reply came too late to
 	// be of use.

@@ -117,6 +117,10 @@ func TestBriefGrantIsConfirmedFirst(t *testing.T) {
 		do, _ := quick.Look(epoch + second)
 		redistest.Check(t, do == LookTake, "a lease that lasts: look %d", do)
 	}
+	a := aWaiting(epoch)
+	a.OnNews(&Outcome{Code: Granted, Term: 2 * second, Trip: second / 2}, false, epoch, epoch)
+	look, _ := a.Look(epoch)
+	redistest.Check(t, look == LookWait, "a grant that was heard at once, where calls take long: look %d", look)
 	for _, outcome := range []Code{Granted, Gone} {
 		a := heard(400*time.Millisecond, 2*second)
 		look, _ := a.Look(epoch + 400*time.Millisecond)

@@ -41,6 +41,8 @@ var core = []mutation{
 		"Leaving, WaitOn, a.Waits, now, 0", "Leaving, TellAgain, a.Waits, now, 0"),
 	cut("core: a brief grant is confirmed before its caller gets it", "internal/life/held.go", lifeTests, "TestBriefGrant",
 		" || brief; a.Confirms", "; a.Confirms && brief == brief"),
+	cut("core: a grant is brief where calls take long", "internal/life/held.go", lifeTests, "TestBriefGrant",
+		"max(now-sent, r.Trip)", "(now - sent)"),
 	cut("core: a grant that is to be confirmed ends by the answer, not by time", "internal/life/held.go", lifeTests, "TestBriefGrant",
 		"\tif a.Confirms {\n\t\treturn Never\n\t}\n", ""),
 	cut("core: waiters have patience", "internal/life/waiting.go", lifeTests, "TestPatience",
