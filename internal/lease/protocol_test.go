@@ -212,6 +212,22 @@ func TestDeadlineOfAMessage(t *testing.T) {
 	}
 }
 
+// Where calls take long beside the first term of a grant, the caller gets the lease once it was renewed.
+func TestGrantIsRenewedFirstWhereCallsTakeLong(t *testing.T) {
+	inBubble(t, time.Minute, func(t *testing.T, rdb *redis.Client, m *lease.Manager) {
+		holder := mustTake(t, m, "k")
+		got := waiting(t, t.Context(), m, "k")
+		rec := record(rdb)
+		rec.spoilWith(func(redis.Cmder) error { time.Sleep(time.Second); return nil })
+		time.Sleep(2 * life.AskEvery) // the clock is known well, and an ask has taken a second
+		m.Message(fmt.Sprintf("%d %d 2000 9", m.LastSeq(), time.Now().UnixMicro()))
+		synctest.Wait()
+		redistest.Check(t, len(got) == 0, "the caller has a lease that may be over before a renewal is answered")
+		rec.spoilWith(nil)
+		redistest.WantErr(t, holder.Release("unlock"))
+	})
+}
+
 // The margin is never less than the contract says.
 func TestMargin(t *testing.T) {
 	for _, ttl := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, time.Second, time.Minute} {

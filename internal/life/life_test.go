@@ -105,8 +105,8 @@ func TestQuestionMovesNoRenewal(t *testing.T) {
 	redistest.Check(t, off >= 0 && off <= a.TTL/30, "it is renewed %v after the grant, before the hint %v", a.renewAt-epoch, due-epoch)
 }
 
-// A grant whose term is short beside the time that it took to be heard is renewed before its caller gets
-// it. The lease is then not lost, however long the renewal takes.
+// A grant with a term that is short beside the time that it took to be heard is renewed before its caller
+// gets it. The lease is then not lost, however long the renewal takes.
 func TestBriefGrantIsConfirmedFirst(t *testing.T) {
 	heard := func(after time.Duration, term time.Duration) *Life {
 		a := aWaiting(epoch)
