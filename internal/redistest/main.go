@@ -55,10 +55,7 @@ func Main(m *testing.M) {
 	code := m.Run()
 	stopShared()
 	if code == 0 {
-		// A pool of go-redis whose server was gone tries to dial once a second,
-		// and notices only then that it was closed.
-		const dialling = "github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"
-		if err := goleak.Find(goleak.IgnoreAnyFunction(dialling), goleak.IgnoreAnyFunction(here+"forkLoop")); err != nil {
+		if err := goleak.Find(dialling, forkers); err != nil {
 			fmt.Fprintf(os.Stderr, "goroutines left after the tests: %v\n", err)
 			code = 1
 		}
@@ -77,6 +74,13 @@ func MainOf(m *testing.M, parallel int) {
 
 const here = "github.com/leasehold-go/leasehold/internal/redistest."
 
+var (
+	// A pool of go-redis whose server was gone tries to dial once a second,
+	// and notices only then that it was closed.
+	dialling = goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
+	forkers  = goleak.IgnoreAnyFunction(here + "forkLoop")
+)
+
 type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
@@ -91,8 +95,7 @@ func NoLeaks(tb testing.TB) {
 			return // what stopped the test half-way also left things running
 		}
 		// A shared server that this test was the first to use stays.
-		if err := goleak.Find(before, goleak.IgnoreAnyFunction(here+"forkLoop"),
-			goleak.IgnoreAnyFunction(here+"(*process).reap")); err != nil {
+		if err := goleak.Find(before, dialling, forkers, goleak.IgnoreAnyFunction(here+"(*process).reap")); err != nil {
 			tb.Errorf("goroutines left after the test: %v", err)
 		}
 	})

@@ -121,6 +121,7 @@ var strictOnly = map[string]string{
 	"TestUseOfACopyNamesTheMisuse":                  "a copy of a lease has the same turn",
 	"TestGrantBeforeTheSubscriptionStands":          "what is kept uses the connection that the test counts on",
 	"TestBrokenConnectionsFailNoCall":               "what is kept uses connections that the test breaks",
+	"TestManyWaitersOfManyKeys":                     "what may be kept takes more of the heap",
 	"TestNobodyElseWaitsForReplicas":                "what is kept asks by a script that the server learns first, in a WAIT of its own",
 }
 

@@ -16,11 +16,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
 // Keys that one process holds and another one waits for, and locks of the waiting process beside them.
 func TestManyWaitersOfManyKeys(t *testing.T) {
+	harness.StrictOnly(t, harness.Locks)
 	for _, keys := range either([]int{20000, 60000}, []int{2000}) {
 		t.Run(fmt.Sprint(keys), func(t *testing.T) {
 			eachSite(t, 0, false, func(s *site) {
