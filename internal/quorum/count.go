@@ -18,6 +18,7 @@ type round struct {
 	term    time.Duration
 	pending []bool // servers that have not answered in this round
 	timer   *time.Timer
+	longer  bool // it has waited longer for servers that abstain
 	end     func(o outcome)
 }
 
@@ -55,7 +56,13 @@ func (v *voter) open(k roundKind, sent time.Time, end func(outcome)) *round {
 func (v *voter) expire(r *round) {
 	var t todo
 	v.mu.Lock()
-	if slices.Contains(v.rounds, r) {
+	switch {
+	case !slices.Contains(v.rounds, r):
+	case r.kind == entering && !r.longer && v.f.memory.busy(): // servers that have never voted need more round trips to begin
+		r.longer = true
+		v.f.active.Add(1)
+		r.timer.Reset(late)
+	default:
 		for i, pending := range r.pending {
 			if r.pending[i] = false; pending && v.seats[i].stand != held {
 				v.seats[i].stand = failed

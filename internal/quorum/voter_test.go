@@ -238,6 +238,19 @@ func TestLookAtTheMemoryIsBounded(t *testing.T) {
 	})
 }
 
+// A round waits longer while it is being found out whether servers that have never voted may begin.
+func TestRoundWaitsWhileServersBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := aVoter(t)
+		v.f.memory.running = true
+		began, took := time.Now(), time.Duration(0)
+		v.does(func(*todo) { v.open(entering, began, func(outcome) { took = time.Since(began) }) })
+		time.Sleep(2 * late)
+		v.f.active.Wait()
+		redistest.Expect(t, took, 2*late, "it took %v")
+	})
+}
+
 // A server that is there twice has no vote in the moment in which it tells its run id again.
 func TestServerThatIsThereTwice(t *testing.T) {
 	servers := aVoter(t).f.servers

@@ -18,6 +18,8 @@ var votes = []mutation{
 		"				s.inLine = true\n", ""),
 	cutOnServers("quorum: a round ends though servers hang", "internal/quorum/count.go", quorumTests, "TestNoMajority",
 		"\t\tv.expire(r)\n", ""),
+	cut("quorum: a round waits while servers begin", "internal/quorum/count.go", "./internal/quorum", "TestRoundWaits",
+		"\tcase r.kind == entering && !r.longer && v.f.memory.busy():", "\tcase false:"),
 	cut("quorum: a look at the memory is bounded", "internal/quorum/memory.go", "./internal/quorum", "TestLookAtTheMemory",
 		"answers, _ := ask(ctx, f, late, func(", "_ = ctx\n\tanswers, _ := ask(context.Background(), f, late, func("),
 	cut("quorum: Close waits for what calls began", "internal/quorum/family.go", quorumTests, "TestCloseWaitsFor",

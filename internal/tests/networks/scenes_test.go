@@ -326,3 +326,18 @@ func TestCrowdOnACacheOverALongRoundTrip(t *testing.T) {
 		})
 	})
 }
+
+// The first locks of a family that several new servers decide: the votes are asked for before the servers know
+// that none of them has ever voted.
+func TestFirstLocksOfAQuorum(t *testing.T) {
+	version := redistest.Newest(t)
+	s := &site{T: t}
+	var rdbs []redis.UniversalClient
+	for range 3 {
+		network := redistest.NewRelay(t, redistest.StartServer(t, version).Addr(), either(150*time.Millisecond, 50*time.Millisecond))
+		rdbs = append(rdbs, client(t, &redis.UniversalOptions{Addrs: []string{network.Addr()}, PoolSize: 20}))
+	}
+	m := redistest.Must(mutex.NewQuorum(rdbs, mutex.Config{Name: "net"}))(t)
+	s.unlockMany(s.lockMany(m, "key", either(500, 50)))
+	redistest.Expect(t, m.Close(t.Context()), nil, "Close: %v")
+}
