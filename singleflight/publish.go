@@ -11,9 +11,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/loads"
 )
 
-// publishWithin is how long a caller waits for its value to be published.
-const publishWithin = time.Second
-
 // share is the outcome of a load for one of its flights.
 type share[T any] struct {
 	g     *Group[T]
@@ -60,7 +57,7 @@ func (d *load[T]) publish(p product[T]) {
 			s.f.lease.GiveBack()
 		}
 	}
-	loads.Publish(d.g.manager, pubs, publishWithin)
+	loads.Publish(d.g.manager, pubs)
 	for _, s := range shares {
 		if s.raised == nil && (s.failed == nil || s.failed.kind == envelope.NotFound) {
 			d.g.near.Outdate(s.f.key) // also if no caller waits

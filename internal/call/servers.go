@@ -258,6 +258,15 @@ func (c *link) Learn(key string, s Sample) {
 	k.sample = k.sample.Refined(s)
 }
 
+// Trip returns how long a call to the server that has key was under way: the shortest of the last half minute,
+// as a rule. 0: none is known.
+func (c *link) Trip(key string) time.Duration {
+	k := &c.serverOf(key).clock
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.sample.Got.Sub(k.sample.Sent)
+}
+
 // askTime asks the server that has key for its time, unless a question is under way.
 func (c *Client) askTime(k *clock, key string) *Question {
 	return k.question.ask(c.spawn, func(ctx context.Context) (Sample, error) {

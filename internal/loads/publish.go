@@ -70,11 +70,23 @@ type Publication struct {
 
 var errNoAnswer = errors.New("no answer in time")
 
+const (
+	// publishWithin is how long a caller waits for its value to be published.
+	publishWithin = time.Second
+	// publishTrips is how many round trips it waits for where that is longer: a new connection takes
+	// several, and a crowd of calls may be ahead.
+	publishTrips = 8
+)
+
 // Publish publishes results of loads in one round trip and gives their leases back. It tries
-// for the time within. If a publication has no answer by then, its lease is given back in the
-// background. Its waiters then load again and are not held up.
-func Publish(m *lease.Manager, all []*Publication, within time.Duration) {
-	bound := time.NewTimer(within)
+// for publishWithin, or publishTrips. If a publication has no answer by then, its lease is given
+// back in the background. Its waiters then load again and are not held up.
+func Publish(m *lease.Manager, all []*Publication) {
+	within := publishWithin
+	for _, p := range all {
+		within = max(within, publishTrips*m.Client().Trip(request(p.Lease).res.FirstKey()))
+	}
+	bound := time.NewTimer(min(within, call.Bound))
 	defer bound.Stop()
 	var open []*Publication
 	for _, p := range all {

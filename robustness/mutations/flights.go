@@ -151,4 +151,6 @@ var flights = []mutation{
 		"if err := CheckDepth(v); err != nil {", "if err := CheckDepth(nil); err != nil {"),
 	cut("flight: declared lengths are checked", "internal/codec/bounded.go", "./internal/codec", "",
 		"n > rest || values > rest", "n > rest && values > rest"),
+	cut("flight: a publication has longer over a long way", "internal/loads/publish.go", "./internal/tests/contract/singleflight", "TestPublicationOver",
+		"publishTrips = 8", "publishTrips = 0"),
 }

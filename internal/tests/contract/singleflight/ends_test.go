@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -156,6 +159,28 @@ func TestJoiningARefreshThatIsNotGranted(t *testing.T) {
 		redistest.CheckNow(f, !joins.Ended(), "%+v, %v", joins.Value, joins.Err)
 		l.returns("new")
 		joins.want("new", singleflight.Shared)
+	})
+}
+
+// Over a long way a publication has longer: it may need a new connection, behind those of a crowd.
+func TestPublicationOverALongWay(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		var trip atomic.Int64
+		trip.Store(int64(300 * time.Millisecond))
+		rdb := f.Connect(&harness.Wire{})
+		rdb.AddHook(&redistest.Hooks{Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			time.Sleep(time.Duration(trip.Load()))
+			return next(ctx, cmd)
+		}})
+		g := openOn[string](f, rdb)
+		first, l, _ := f.loading(g, "k")
+		joins := fetch(f, f.Context(), g, "k", never(f))
+		time.Sleep(time.Second)
+		trip.Store(int64(900 * time.Millisecond)) // twice that: the server does not know the script
+		l.returns("v")
+		first.want("v", singleflight.Loaded)
+		joins.want("v", singleflight.Shared)
+		trip.Store(0)
 	})
 }
 
