@@ -71,7 +71,7 @@ func (c *link) confirmedPipeline(ctx context.Context, calls []*Call, which []int
 		o := calls[i].outcome(trip)
 		c.countSendings(calls[i], inPipeline, o.err == nil)
 		if o.err == nil && failed != nil {
-			o = outcome{err: failed}
+			o = outcome{err: noReply(failed)} // its script has run, whatever the server says of WAIT
 		}
 		calls[i].confirmed = int32(wait.Val())
 		outcomes[i] = o

@@ -63,7 +63,7 @@ func noReply(cause error) error {
 	case cause == nil:
 		return errNoReply
 	case errors.As(cause, &answered):
-		return fmt.Errorf("no reply, and another call of the pipeline failed: %v", cause)
+		return fmt.Errorf("another command of its pipeline failed: %v", cause)
 	}
 	return cause
 }

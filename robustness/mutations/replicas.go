@@ -8,6 +8,8 @@ var replicas = []mutation{
 		`redis.NewStatusCmd(ctx, "set", marker, "", "px", ms)`, `redis.NewStatusCmd(ctx, "ping")`),
 	cutOnServers("replicas: the marker is kept where memory has run out", "internal/call/confirm.go", replicaTests, "WithoutMemory",
 		"case kept.Val() == 1:", "case false:"),
+	cutOnServers("replicas: what they could not be asked for is given back", "internal/call/confirm.go", replicaTests, "RefusedConfirmation",
+		"outcome{err: noReply(failed)}", "outcome{err: failed}"),
 	cutOnServers("replicas: they are counted", "internal/call/call.go", replicaTests, "ReplicasAreCounted",
 		"int(c.confirmed) >= c.Confirm.Replicas", "int(c.confirmed) >= 1"),
 	cutOnServers("replicas: on a Cluster the node of the key confirms", "internal/call/confirm.go", replicaTests, "NodeOfTheKey",

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -279,4 +281,18 @@ func TestEventsOfUnconfirmedGrants(t *testing.T) {
 	redistest.Expect(t, events.Count(leasehold.EventAcquired, leasehold.OutcomeUnavailable), 3, "%d acquisitions failed")
 	redistest.Expect(t, events.Count(leasehold.EventLateGrant, ""), 0, "%d grants came late")
 	redistest.Expect(t, events.Count(leasehold.EventUnavailable, ""), 0, "Redis went out of reach %d times")
+}
+
+// A server that grants, and then refuses what confirms the grant, leaves nothing taken.
+func TestRefusedConfirmationLeavesNothing(t *testing.T) {
+	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle maker) {
+		rdb := x.Primary.Client()
+		redistest.NoError(t, rdb.Do(t.Context(), "acl", "setuser", "nowait", "on", "nopass", "~*", "&*", "+@all", "-wait").Err())
+		limited := x.Primary.Client(func(o *redis.Options) { o.Username, o.Password = "nowait", "any" })
+		h := newHandle(t, limited, mutex.Config{Name: redistest.Name(t), Replicas: 2})
+		redistest.WantErr(t, redistest.ErrorOf(h.tryAcquire(t.Context(), "k")), leasehold.ErrUnavailable, redistest.Says("NOPERM"))
+		redistest.Eventually(t, "what was granted to be given back", func() bool {
+			return len(rdb.Keys(t.Context(), "*holders").Val()) == 0
+		})
+	})
 }
