@@ -41,7 +41,7 @@ func (c *link) failed(key string, err error) {
 
 // sweep has the client drop the idle connections that are broken, unless it does so already.
 func (c *link) sweep(key string) *answer[struct{}] {
-	return c.sweeps.ask(inBackground, func(ctx context.Context) (none struct{}, _ error) {
+	return c.serverOf(key).sweeps.ask(inBackground, func(ctx context.Context) (none struct{}, _ error) {
 		ctx, cancel := context.WithTimeout(ctx, Bound)
 		defer cancel()
 		stats := c.rdb.PoolStats
@@ -71,7 +71,11 @@ func (c *link) sweep(key string) *answer[struct{}] {
 // Settle waits until nothing is left running that calls have begun in the background, which takes no
 // longer than a call. Nothing of a handle outlives its Close.
 func (c *link) Settle() {
-	c.sweeps.settled()
+	c.only.sweeps.settled()
+	c.servers.Range(func(_, s any) bool {
+		s.(*server).sweeps.settled()
+		return true
+	})
 	c.topology.settled()
 }
 

@@ -55,7 +55,6 @@ type link struct {
 	sharedCtx atomic.Pointer[sharedCtx] // see Client.bounded
 	checked   atomic.Bool               // the server's version is known to be supported
 	topology  shared[struct{}]          // the question for a Cluster's topology
-	sweeps    shared[struct{}]          // see link.sweep
 	mapped    atomic.Bool               // go-redis has a topology, and will always have one
 	reloaded  atomic.Pointer[time.Time] // when a deadline last caused a reload
 }

@@ -33,6 +33,7 @@ type server struct {
 	clock      clock
 	breaker    *breaker
 	reads      reads
+	sweeps     shared[struct{}] // see link.sweep
 }
 
 func newServer(c *link) *server {

@@ -1,0 +1,98 @@
+package call
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/embedded"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+)
+
+// A nodes is a Cluster client in a bubble, of two servers that have half of the slots each.
+type nodes struct {
+	*redis.ClusterClient
+	away  atomic.Bool // no connection can be made
+	mu    sync.Mutex
+	conns map[string][]net.Conn // by the server's address
+}
+
+const hangs, works = "192.0.2.1:6379", "192.0.2.2:6379"
+
+// keysOf has a key of each server.
+var keysOf = map[string]string{hangs: "foo", works: "bar"} // slots 12182 and 5061
+
+func newNodes(t *testing.T) *nodes {
+	n := &nodes{conns: map[string][]net.Conn{}}
+	servers := map[string]*miniredis.Miniredis{}
+	for addr := range keysOf {
+		servers[addr], _ = redistest.Bubble(t)
+	}
+	n.ClusterClient = redis.NewClusterClient(&redis.ClusterOptions{
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			if n.away.Load() {
+				return nil, errRefused
+			}
+			return []redis.ClusterSlot{
+				{Start: 0, End: 8191, Nodes: []redis.ClusterNode{{Addr: works}}},
+				{Start: 8192, End: 16383, Nodes: []redis.ClusterNode{{Addr: hangs}}},
+			}, nil
+		},
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			time.Sleep(100 * time.Millisecond) // so that each caller has a connection of its own
+			if n.away.Load() {
+				return nil, errRefused
+			}
+			conn, err := embedded.Options(servers[addr]).Dialer(ctx, network, addr)
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.conns[addr] = append(n.conns[addr], conn)
+			return conn, err
+		},
+	})
+	t.Cleanup(func() {
+		_ = n.Close()
+		time.Sleep(time.Second) // go-redis looks up the topology meanwhile
+	})
+	return n
+}
+
+// One server of a Cluster does not answer. The broken connections to another one are dropped all the same.
+func TestBrokenConnectionsOfTwoServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNodes(t)
+		gate := make(chan struct{})
+		n.AddHook(&ourHook{process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if cmd.Args()[3] == keysOf[hangs] {
+				<-gate
+			}
+			return next(ctx, cmd)
+		}})
+		c := newReady(t, n)
+		var all sync.WaitGroup
+		for range 4 {
+			for _, key := range keysOf {
+				all.Go(func() { _, _ = c.Get(c.Brief(), key) })
+			}
+		}
+		all.Wait()
+		c.sweep(keysOf[hangs])
+		synctest.Wait()
+		n.mu.Lock()
+		for _, conn := range n.conns[works] {
+			_ = conn.Close()
+		}
+		n.mu.Unlock()
+		_, err := c.Get(c.Brief(), keysOf[works])
+		redistest.Check(t, err == redis.Nil, "%v; want that there is no value", err)
+		close(gate)
+		c.Settle()
+	})
+}
