@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/embedded"
@@ -31,9 +30,10 @@ var keysOf = map[string]string{hangs: "foo", works: "bar"} // slots 12182 and 50
 
 func newNodes(t *testing.T) *nodes {
 	n := &nodes{conns: map[string][]net.Conn{}}
-	servers := map[string]*miniredis.Miniredis{}
+	dialers := map[string]func(context.Context, string, string) (net.Conn, error){}
 	for addr := range keysOf {
-		servers[addr], _ = redistest.Bubble(t)
+		server, _ := redistest.Bubble(t)
+		dialers[addr] = embedded.Options(server).Dialer
 	}
 	n.ClusterClient = redis.NewClusterClient(&redis.ClusterOptions{
 		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
@@ -50,7 +50,7 @@ func newNodes(t *testing.T) *nodes {
 			if n.away.Load() {
 				return nil, errRefused
 			}
-			conn, err := embedded.Options(servers[addr]).Dialer(ctx, network, addr)
+			conn, err := dialers[addr](ctx, network, addr)
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.conns[addr] = append(n.conns[addr], conn)
@@ -94,5 +94,20 @@ func TestBrokenConnectionsOfTwoServers(t *testing.T) {
 		redistest.Check(t, err == redis.Nil, "%v; want that there is no value", err)
 		close(gate)
 		c.Settle()
+	})
+}
+
+// The topology was unknown in an outage. The first caller after that goes on.
+func TestOutageBeforeTheTopologyIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNodes(t)
+		n.away.Store(true)
+		c := redistest.Must(NewClient(n))(t)
+		redistest.WantErr(t, redistest.ErrorOf(c.Do(t.Context(), echoed("k", 1))), ErrNotSent)
+		redistest.Check(t, c.Away("k"), "the servers are within reach")
+		time.Sleep(time.Second)
+		n.away.Store(false)
+		redistest.NoError(t, c.Reachable(t.Context(), "k"))
+		redistest.Check(t, !c.Away("k") && c.troubles.Load() == 0, "the breaker is open after an answer")
 	})
 }

@@ -131,9 +131,7 @@ func (c *link) askTopology(key string) *answer[struct{}] {
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 			err = TooLate(NotSent(err), began)
 		}
-		if err != nil {
-			c.server(unknownNode).breaker.outcome(began, err)
-		}
+		c.server(unknownNode).breaker.outcome(began, err)
 		return struct{}{}, err
 	})
 }

@@ -28,6 +28,8 @@ var outages = []mutation{
 		"maxProbes = 16", "maxProbes = 4"),
 	cut("breaker: probes are bounded", "internal/call/breaker.go", callTests, "TestProbesWithoutAnOutcome",
 		" || b.probes == maxProbes", ""),
+	cut("breaker: a topology that comes is an answer", "internal/call/servers.go", callTests, "TestOutageBefore",
+		"c.server(unknownNode).breaker.outcome(began, err)", "if err != nil {\n\t\t\tc.server(unknownNode).breaker.outcome(began, err)\n\t\t}"),
 	cut("breaker: no cause is another caller's ctx", "internal/call/breaker.go", callTests, "TestCauseIsNoForeignCtx",
 		"errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {", "false {"),
 	cut("breaker: a holder is told why other calls failed", "internal/lease/attempt.go", leaseTests, "TestLossIsExplainedByAnotherCall",
