@@ -134,7 +134,7 @@ func (c *link) Suspect(key string, began time.Time, err error) {
 	}
 	var probe func()
 	if b.opened == nil && !b.answeredSince(began) {
-		b.why = err
+		b.why = cause(err)
 		probe = b.open()
 	}
 	b.mu.Unlock()
@@ -194,13 +194,19 @@ func (b *breaker) onNoAnswer(began time.Time, err error) {
 	if latest.After(b.silentSince) {
 		b.silentSince = latest
 	}
-	if b.why = err; errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		b.why = errCut // other callers must not take that ctx for their own
-	}
+	b.why = cause(err)
 	silent := time.Since(b.silentSince) >= silenceBound
 	if b.opened == nil && (silent || refused(err) && !b.answeredSince(began)) {
 		probe = b.open()
 	}
+}
+
+// cause returns err as other callers are told it. They must not take the ctx of that call for their own.
+func cause(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return errCut
+	}
+	return err
 }
 
 // answeredSince reports whether the server has answered a call that was sent after began.

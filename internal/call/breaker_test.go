@@ -222,9 +222,17 @@ func TestCauseIsNoForeignCtx(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := faultyClient(t, nil)
 		for _, err := range []error{context.DeadlineExceeded, context.Canceled, NotSent(context.DeadlineExceeded)} {
-			c.only.breaker.outcome(time.Now(), err)
-			told := c.Reachable(t.Context(), "k")
-			redistest.Check(t, told != nil && !errors.Is(told, context.DeadlineExceeded) && !errors.Is(told, context.Canceled), "%v is told as %v", err, told)
+			for name, tell := range map[string]func(){
+				"an outcome": func() { c.only.breaker.outcome(time.Now(), err) },
+				"a suspicion": func() {
+					c.only.breaker.outcome(time.Now(), nil)
+					c.Suspect("k", time.Now(), err)
+				},
+			} {
+				tell()
+				told := c.Reachable(t.Context(), "k")
+				redistest.Check(t, told != nil && !errors.Is(told, context.DeadlineExceeded) && !errors.Is(told, context.Canceled), "%v of %s is told as %v", err, name, told)
+			}
 		}
 	})
 }
