@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -291,3 +292,22 @@ func TestHookThatIsAddedLateIsLearned(t *testing.T) {
 		}
 	})
 }
+
+// A ctx whose Deadline panics ends no process, also where the client bounds no read: the call then runs on another goroutine.
+func TestCtxThatPanicsInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, newClient := redistest.Bubble(t)
+		for _, read := range []time.Duration{0, -1} {
+			c := newReady(t, newClient(func(o *redis.Options) { o.ReadTimeout = read }))
+			var active sync.WaitGroup
+			one := echoed("k", 1)
+			one.Done = func(reply []int64, err error) { wantEcho(t, 1, reply, err) }
+			c.Start(panicsOnDeadline{t.Context()}, &active, one)
+			active.Wait()
+		}
+	})
+}
+
+type panicsOnDeadline struct{ context.Context }
+
+func (panicsOnDeadline) Deadline() (time.Time, bool) { panic("Deadline") }

@@ -149,8 +149,9 @@ func (c *link) Brief() context.Context { return c.bounded(context.Background(), 
 // bounded returns a ctx that ends within Bound, but not before three quarters of it unless ctx's own deadline comes
 // earlier. It has ctx's values, which hooks may use. A cancellation of ctx does not end it: see serverQueue.await.
 func (c *link) bounded(ctx context.Context, now time.Time) context.Context {
-	if deadline, ok := ctx.Deadline(); ok && deadline.Sub(now) <= Bound {
-		return nested.Calm{Context: ctx}
+	calm := nested.Calm{Context: ctx}
+	if deadline, ok := calm.Deadline(); ok && deadline.Sub(now) <= Bound {
+		return calm
 	}
 	latest := c.sharedCtx.Load()
 	if latest == nil || now.Sub(latest.made) >= Bound/4 {
@@ -163,7 +164,7 @@ func (c *link) bounded(ctx context.Context, now time.Time) context.Context {
 	if ctx == context.Background() {
 		return latest.Context
 	}
-	return &valuesCtx{latest.Context, nested.Calm{Context: ctx}}
+	return &valuesCtx{latest.Context, calm}
 }
 
 // valuesCtx ends with its Context and also has the values of another one.

@@ -65,7 +65,9 @@ var several = []mutation{
 	cut("nor that of a look-up", "internal/call/get.go", multiTests, "EndsBadly",
 		"context.WithTimeout(nested.Calm{Context: ctx}, Bound)", "context.WithTimeout(nested.Calm{Context: ctx}.Context, Bound)"),
 	cut("nor one with a short deadline", "internal/call/wait.go", multiTests, "EndsBadly",
-		"\t\treturn nested.Calm{Context: ctx}\n", "\t\treturn ctx\n"),
+		"\t\treturn calm\n", "\t\treturn ctx\n"),
+	cut("nor one whose Deadline panics where the client bounds no read", "internal/call/wait.go", callTests, "TestCtxThatPanicsInTheBackground",
+		"calm.Deadline()", "ctx.Deadline()"),
 	cut("nor that of a request of an adapter", "integrations/internal/gate/gate.go", "./integrations/httpcap", "EndsBadly",
 		"nested.Calm{Context: ctx})", "nested.Calm{Context: ctx}.Context)"),
 }
