@@ -209,7 +209,7 @@ func receive(ctx context.Context, ps call.PubSub, next func(got any, refused err
 			<-closed
 		}
 	}()
-	quiet, wait := false, silence
+	quiet, heard, wait := false, false, silence
 	for {
 		inHook = true
 		got, err := ps.ReceiveTimeout(call.EndedCtx, wait)
@@ -221,6 +221,12 @@ func receive(ctx context.Context, ps call.PubSub, next func(got any, refused err
 			return ctx.Err()
 		case err == nil, errors.As(err, &answer):
 			quiet, wait = false, silence
+			// The server answers a subscription before a PING. If the connection breaks before the subscription is
+			// written, go-redis makes another one, and subscribes to nothing on it.
+			_, pong := got.(*redis.Pong)
+			if heard = heard || !pong; !heard {
+				return errUnwritten
+			}
 			if !next(got, err) {
 				return err
 			}
@@ -236,7 +242,10 @@ func receive(ctx context.Context, ps call.PubSub, next func(got any, refused err
 	}
 }
 
-var errLocked = errors.New("a hook of the client broke off while it connected again")
+var (
+	errLocked    = errors.New("a hook of the client broke off while it connected again")
+	errUnwritten = errors.New("the subscription was not written")
+)
 
 // lingering returns a timer that calls end, with the lock mu, a moment after each Reset. By then
 // there may be a new use, so end looks for one.

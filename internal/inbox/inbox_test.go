@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"runtime"
@@ -238,4 +239,52 @@ func TestCloseIsFinal(t *testing.T) {
 	b.Watch("")
 	b.Unwatch("")
 	b.active.Wait()
+}
+
+// The connection breaks before the subscription is written. go-redis then makes another one and subscribes to nothing
+// on it. The inbox notices, although that connection works.
+func TestSubscriptionThatWasNotWritten(t *testing.T) {
+	breaking := func(o *redis.Options) {
+		dial, breaks := o.Dialer, new(atomic.Bool)
+		if dial == nil {
+			dial = (&net.Dialer{}).DialContext
+		}
+		breaks.Store(true)
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := dial(ctx, network, addr)
+			return unwritten{c, breaks}, err
+		}
+	}
+	t.Run("one server", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			_, client := redistest.Bubble(t)
+			b := boxOn(t, client(), client(breaking))
+			b.Watch("")
+			redistest.Get(t, "a new subscription", b.missed)
+			b.tell(t, "hello")
+			time.Sleep(time.Minute)
+			redistest.Expect(t, len(b.missed), 0, "it was broken off %d times")
+		})
+	})
+	t.Run("a Cluster", func(t *testing.T) {
+		t.Parallel()
+		missed, f := make(chan string, 10), &fake{rdb: redistest.StartServer(t, redistest.Newest(t)).Client(breaking)}
+		b := NewSharded(f, func(key string) string { return key }, func(string) {}, func(key string) { missed <- key })
+		defer b.Close()
+		b.Watch("k")
+		redistest.Get(t, "a new subscription", missed)
+	})
+}
+
+// unwritten is a connection that breaks when a subscription is to be written, the first time.
+type unwritten struct {
+	net.Conn
+	breaks *atomic.Bool
+}
+
+func (c unwritten) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("subscribe")) && c.breaks.Swap(false) {
+		_ = c.Close()
+	}
+	return c.Conn.Write(p)
 }

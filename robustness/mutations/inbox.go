@@ -24,6 +24,8 @@ var inboxes = []mutation{
 		"\t\t\t_ = recover()\n", ""),
 	cut("a subscription that a hook broke off is not closed", "internal/inbox/inbox.go", "./internal/inbox", "TestHookThatEnds",
 		"\t\t\tunhook()\n", "\t\t\t_, _ = unhook(), ps.Close()\n"),
+	cut("a subscription that was not written is noticed", "internal/inbox/inbox.go", "./internal/inbox", "TestSubscriptionThatWasNotWritten",
+		"if heard = heard || !pong; !heard {", "if heard = heard || !pong; false {"),
 	cutOnServers("a lost connection may mean a failover", "internal/inbox/nodeconn.go", "./internal/inbox", "TestHookThatEnds",
 		"\t\tn.b.cluster.Notice(err)\n", ""),
 	cutOnServers("a message of a Cluster stays in its shard", "luascripts/shared/inbox.lua", faults, "TestHandOversStayInTheShard",
