@@ -105,9 +105,10 @@ func (c *link) exec(ctx context.Context, rdb redis.Cmdable, cmds []redis.Cmder) 
 		if p := recover(); p != nil {
 			err = panicked(p)
 		}
+		err = tame(err, cmds...)
 	}()
 	pipe := rdb.Pipeline()
 	_ = pipe.BatchProcess(ctx, cmds...)
 	_, err = pipe.Exec(ctx)
-	return tame(err, cmds...)
+	return err
 }
