@@ -93,6 +93,9 @@ func (l *Lister) eachPrimary(ctx context.Context, fn func(ctx context.Context, r
 	return fn(ctx, l.rdb)
 }
 
+// ofAllSchemas are the parts that all schemas of a cached value share. They do not tell which of them exist.
+var ofAllSchemas = []string{"schemas", "near", "revoked", "audit"}
+
 // Resources returns all resources of the prefix that have a key in Redis now. It makes one
 // pass of SCAN over each primary, in calls of 1000 keys. It looks at all keys of the server,
 // which takes about a second for a million keys.
@@ -113,8 +116,8 @@ func (l *Lister) Resources(ctx context.Context) ([]Resource, error) {
 			}
 			mu.Lock()
 			for _, name := range names {
-				if r, _, ok := parse(l.prefix, name); ok {
-					found[r.base] = r
+				if r, part, ok := parse(l.prefix, name); ok && (r.Kind != keys.Flight || !slices.Contains(ofAllSchemas, part)) {
+					found[r.Part("")] = r
 				}
 			}
 			mu.Unlock()

@@ -350,4 +350,22 @@ func TestReadersOfACachedValueAreCounted(t *testing.T) {
 	})
 }
 
+// Two versions of a program that share a cached value each have their own, under one name. Each is listed, and the
+// keys that they share are no third one.
+func TestEachVersionOfACachedValueIsListed(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		rdb, prefix := target.Client(t), redistest.Name(t)
+		for schema := range uint32(2) {
+			g := redistest.Must(singleflight.New(rdb, singleflight.Config[string]{Name: "n", Prefix: prefix, TTL: time.Minute, Schema: schema + 1}))(t)
+			redistest.WantErr(t, redistest.ErrorOf(g.Do(t.Context(), "k", func(context.Context) (string, error) { return "v", nil })))
+			redistest.WantErr(t, g.Close(t.Context()))
+		}
+		all := uses(t, listing.New(target.Admin(t), prefix))
+		redistest.CheckNow(t, len(all) == 2, "%d are listed; want 2: %+v", len(all), all)
+		for i, u := range all {
+			redistest.Check(t, u.Schema == fmt.Sprintf("%08x", i+1) && u.Value != nil, "the use of version %d is %+v", i+1, u)
+		}
+	})
+}
+
 func TestMain(m *testing.M) { redistest.Main(m) }

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Compare compares two resources by kind, family and key. A family itself comes before its
-// keys.
+// Compare compares two resources by kind, family, key and schema. A family itself comes before
+// its keys.
 func Compare(a, b Resource) int {
-	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Family, b.Family), cmp.Compare(a.Key, b.Key))
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Family, b.Family), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Schema, b.Schema))
 }
 
 // Orders are the ways to sort uses.
