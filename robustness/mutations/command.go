@@ -96,6 +96,8 @@ var commands = []mutation{
 		"strings.Contains(rest[i:], \"@\") {", "strings.Contains(rest[i:], \"@@\") {"),
 	cut("doctor: a right that was not found out is unknown", "cmd/leasehold/internal/doctor/rights.go", "./cmd/leasehold/internal/doctor", "TestRightThat",
 		"unknown = append(unknown, strings", "_ = append(unknown, strings"),
+	cutOnServers("doctor: a right is tried by enough words", "cmd/leasehold/internal/doctor/rights.go", "./cmd/leasehold/internal/doctor", "TestEachMissingRight",
+		`{"hset", key, "x", "x", "y"}`, `{"hset", key}`),
 	cutOnServers("doctor: the clocks of replicas are looked at", "cmd/leasehold/internal/doctor/replicas.go", "./cmd/leasehold/internal/doctor", "TestReplicaAndItsLag",
 		"all = append(all, reading{\"the replica \" + r.addr, by})", "_ = by"),
 	cutOnServers("doctor: a replica is asked with the password of its own primary", "cmd/leasehold/internal/doctor/replicas.go", "./cmd/leasehold/internal/doctor", "TestReplicaAndItsLag",

@@ -29,7 +29,7 @@ func Needed(key, channel string) map[string][]any {
 		"zremrangebyrank": {"zremrangebyrank", key, 0, 0}, "zscore": {"zscore", key, "x"},
 		"zlexcount": {"zlexcount", key, "-", "+"}, "zunionstore": {"zunionstore", key, 1, key}, "pexpiretime": {"pexpiretime", key},
 		"hlen": {"hlen", key}, "hget": {"hget", key, "x"}, "hmget": {"hmget", key, "x"}, "hdel": {"hdel", key, "x"},
-		"hset": {"hset", key}, // with too few words, which the server says after it looked at the rights
+		"hset": {"hset", key, "x", "x", "y"}, // with a word too few, which the server says after it looked at the rights
 	}
 	if strings.Contains(channel, "{") { // a sharded channel, in a Cluster
 		delete(needed, "publish")
