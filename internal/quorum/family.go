@@ -45,8 +45,9 @@ type Family struct {
 	message    func(string)
 	subscribed func()
 
-	active sync.WaitGroup // calls without an outcome, timers and goroutines
-	closed chan struct{}
+	active sync.WaitGroup  // calls without an outcome, timers and goroutines
+	life   context.Context // until Settle
+	end    context.CancelFunc
 
 	memory memory
 
@@ -59,9 +60,10 @@ type Family struct {
 func New(rdbs []redis.UniversalClient, family keys.Family) (*Family, []error) {
 	f := &Family{
 		keys: family, need: len(rdbs)/2 + 1, born: family.Together().Part("born"),
-		epoch: time.Now().Add(-time.Hour), closed: make(chan struct{}), voters: map[uint64]*voter{},
+		epoch: time.Now().Add(-time.Hour), voters: map[uint64]*voter{},
 		memory: memory{over: make([]int64, len(rdbs))},
 	}
+	f.life, f.end = context.WithCancel(context.Background())
 	if n := len(rdbs); n != 3 && n != 5 && n != 7 && n != 9 {
 		return f, []error{keys.Bad("rdbs", "has %d clients; want those of 3, 5, 7 or 9 servers", n)}
 	}
@@ -146,7 +148,7 @@ func (f *Family) Open(handle string, ttl time.Duration, message func(string), su
 
 // Settle ends what still runs. Votes of servers that do not answer end by themselves.
 func (f *Family) Settle() {
-	close(f.closed)
+	f.end()
 	f.active.Wait()
 	for _, s := range f.servers {
 		s.client.Settle()
@@ -250,7 +252,7 @@ func (f *Family) clocks(key string, then func(error)) {
 		return
 	}
 	f.active.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), call.Bound)
+		ctx, cancel := context.WithTimeout(f.life, call.Bound)
 		defer cancel()
 		_, err := ask(ctx, f, 0, func(ctx context.Context, s *server) (int64, error) { return s.client.Time(ctx, key) })
 		then(err)

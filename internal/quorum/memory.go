@@ -159,7 +159,7 @@ func (f *Family) mayVote(looks []look, before []int64) *ending {
 // lookAll asks all servers for their memory, and ends abstentions on the way if end says so. It waits
 // a moment for those that do not answer.
 func (f *Family) lookAll(end *ending) []look {
-	ctx, cancel := context.WithTimeout(context.Background(), late)
+	ctx, cancel := context.WithTimeout(f.life, late)
 	defer cancel()
 	answers, _ := ask(ctx, f, late, func(ctx context.Context, s *server) (l look, err error) {
 		birth, floor, begins := int64(0), int64(0), 0

@@ -95,14 +95,9 @@ const (
 // leaveLater repeats a leave until the server has answered it. All leaves that a server has not
 // answered wait in one line, so that one that hangs costs one goroutine.
 func (s *server) leaveLater(l straggler) {
-	select {
-	case <-s.f.closed:
-		return
-	default:
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.stragglers) >= maxStragglers {
+	if s.f.life.Err() != nil || len(s.stragglers) >= maxStragglers {
 		return
 	}
 	s.stragglers = append(s.stragglers, l)
@@ -117,7 +112,7 @@ func (s *server) sweep() {
 	defer tick.Stop()
 	for {
 		select {
-		case <-s.f.closed:
+		case <-s.f.life.Done():
 			s.mu.Lock()
 			s.stragglers, s.sweeping = nil, false
 			s.mu.Unlock()

@@ -21,8 +21,9 @@ func aVoter(t *testing.T) *voter {
 	family := keys.Family{Kind: keys.Quorum, Name: "f", Prefix: "p"}
 	f := &Family{
 		keys: family, need: 2, born: "born", epoch: time.Now().Add(-time.Hour), ttl: 10 * time.Second,
-		closed: make(chan struct{}), voters: map[uint64]*voter{}, message: func(string) {},
+		voters: map[uint64]*voter{}, message: func(string) {}, memory: memory{over: make([]int64, 3)},
 	}
+	f.life, f.end = context.WithCancel(context.Background())
 	for i := range 3 {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 		t.Cleanup(func() { _ = rdb.Close() })
@@ -152,7 +153,7 @@ func TestServerThatIsAwayGetsProbes(t *testing.T) {
 	n := len(s.stragglers)
 	redistest.Check(t, n == 3 && s.sweeping, "%d leaves wait in its line; want 3", n)
 	s.mu.Unlock()
-	close(v.f.closed)
+	v.f.end()
 	v.f.active.Wait()
 }
 
@@ -199,7 +200,7 @@ func TestLeaveThatWaitsOutlivesLateReplies(t *testing.T) {
 	s.mu.Unlock()
 	redistest.CheckNow(t, len(waiting) == 1, "%d leaves wait; want 1", len(waiting))
 	redistest.Check(t, waiting[0].prepare() != nil, "there is no leave")
-	close(v.f.closed)
+	v.f.end()
 	v.f.active.Wait()
 }
 
@@ -215,11 +216,12 @@ func TestRepeatedLeaveWaitsOnce(t *testing.T) {
 	s.mu.Lock()
 	redistest.Expect(t, len(s.stragglers), 1, "%d leaves wait")
 	s.mu.Unlock()
-	close(v.f.closed)
+	v.f.end()
 	v.f.active.Wait()
 }
 
-// A look at the memory ends soon where no majority answers: meanwhile no other look begins.
+// A look at the memory ends soon where no majority answers: meanwhile no other look begins. The end of the handle
+// ends it before.
 func TestLookAtTheMemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := aVoter(t)
@@ -234,6 +236,9 @@ func TestLookAtTheMemoryIsBounded(t *testing.T) {
 		began := time.Now()
 		v.f.lookAll(nil)
 		redistest.Expect(t, time.Since(began), late, "it took %v")
+		time.AfterFunc(late/2, v.f.end)
+		v.f.remember()
+		redistest.Expect(t, time.Since(began), late+late/2, "both took %v")
 		v.f.active.Wait()
 	})
 }
