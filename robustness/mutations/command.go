@@ -94,6 +94,8 @@ var commands = []mutation{
 		"case r < utf8.RuneSelf && r != 0x7f || harmless(r):", "case r >= 0:"),
 	cut("a URL with an unescaped password is refused", "cmd/leasehold/internal/connect/connect.go", "./cmd/leasehold/internal/connect", "TestPasswordIsNever",
 		"strings.Contains(rest[i:], \"@\") {", "strings.Contains(rest[i:], \"@@\") {"),
+	cutOnServers("a command that only looks is not held up by its client", "cmd/leasehold/internal/connect/connect.go", "./cmd/leasehold", "TestWaitBoundsASilentRedis",
+		"u.ContextTimeoutEnabled = 2, true", "u.ContextTimeoutEnabled = 2, false"),
 	cut("doctor: a right that was not found out is unknown", "cmd/leasehold/internal/doctor/rights.go", "./cmd/leasehold/internal/doctor", "TestRightThat",
 		"unknown = append(unknown, strings", "_ = append(unknown, strings"),
 	cutOnServers("doctor: a right is tried by enough words", "cmd/leasehold/internal/doctor/rights.go", "./cmd/leasehold/internal/doctor", "TestEachMissingRight",

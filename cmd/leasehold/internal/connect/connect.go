@@ -99,7 +99,7 @@ func (o Options) universal() (*redis.UniversalOptions, error) {
 	if err := o.tls(u); err != nil {
 		return nil, err
 	}
-	u.MaxRetries = 2
+	u.MaxRetries, u.ContextTimeoutEnabled = 2, true
 	return u, nil
 }
 
