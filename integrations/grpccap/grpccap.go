@@ -80,7 +80,7 @@ func New(sem *semaphore.Semaphore, cfg Config) (*Capped, error) {
 //
 // A refused call gets codes.ResourceExhausted, with RetryInfo for clients that read it, and
 // the trailer grpc-retry-pushback-ms for the retry policy of gRPC itself, which does not. A
-// call that can never be served gets codes.Internal.
+// call that can never be served gets codes.Internal, and only interceptors around this one see why.
 func (c *Capped) Unary() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (res any, err error) {
 		setTrailer := func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) }
@@ -134,13 +134,21 @@ func (c *Capped) run(ctx context.Context, method string, req any, setTrailer fun
 	return err
 }
 
+type grpcStatus interface{ GRPCStatus() *status.Status }
+
+// A mistake says what is wrong to the interceptors around this one. It names the key, so the client gets only the status.
+type mistake struct {
+	error
+	grpcStatus
+}
+
 // refusal returns the status of a call that got no permit.
 func refusal(ctx context.Context, err error, setTrailer func(metadata.MD)) error {
 	switch {
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
 	case gate.KindOf(err) == gate.KindInvalid:
-		return status.Error(codes.Internal, err.Error())
+		return mistake{err, status.Error(codes.Internal, leasehold.ErrInvalid.Error()).(grpcStatus)}
 	case gate.KindOf(err) == gate.KindUnavailable:
 		return status.Error(codes.Unavailable, leasehold.ErrUnavailable.Error())
 	}

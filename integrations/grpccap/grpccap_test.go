@@ -175,7 +175,9 @@ func TestMistakeAndUnavailable(t *testing.T) {
 		caps, permits, handled := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1}), 2, false
 		_, client := start(t, caps, grpccap.Config{FailOpen: failOpen, Permits: func(context.Context, string, any) int { return permits }},
 			&service{unary: func(context.Context) error { handled = true; return nil }})
-		wantCode(t, call(t.Context(), client), codes.Internal)
+		err := call(t.Context(), client)
+		wantCode(t, err, codes.Internal)
+		redistest.Expect(t, status.Convert(err).Message(), "invalid argument", "the client is told %q, not of keys")
 		redistest.Check(t, !handled, "the handler ran")
 		redistest.WantErr(t, caps.Close(t.Context()))
 		permits = 1
