@@ -99,7 +99,7 @@ func (s *Storage) Unlock(_ context.Context, name string) error {
 	locks := s.held[name]
 	if len(locks) == 0 {
 		s.mu.Unlock()
-		return fmt.Errorf("leasehold: certmagiclock: unlock %s: %w", name, leasehold.ErrReleased)
+		return fmt.Errorf("leasehold: certmagiclock: unlock %s: %w", keys.Escape(name), leasehold.ErrReleased)
 	}
 	if len(locks) == 1 {
 		delete(s.held, name)
@@ -129,7 +129,7 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 	locks := slices.Clone(s.held[name])
 	s.mu.Unlock()
 	if len(locks) == 0 {
-		return fmt.Errorf("leasehold: certmagiclock: renew %s: %w", name, leasehold.ErrReleased)
+		return fmt.Errorf("leasehold: certmagiclock: renew %s: %w", keys.Escape(name), leasehold.ErrReleased)
 	}
 	for _, l := range slices.Backward(locks) {
 		// The shortest extension shortens nothing, and tells whether the lock is still held.

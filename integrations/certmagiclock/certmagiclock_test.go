@@ -111,6 +111,8 @@ func TestLockLostBetweenTwoAttemptsIsTakenAgain(t *testing.T) {
 		wantHeld(t, m, true)
 		redistest.WantErr(t, s.Unlock(t.Context(), name), leasehold.ErrReleased)
 		redistest.WantErr(t, renew(), leasehold.ErrReleased)
+		err := s.Unlock(t.Context(), "a\nb")
+		redistest.Check(t, !strings.Contains(err.Error(), "\n"), "a name is not escaped in %q", err)
 		redistest.NoError(t, other.Unlock(t.Context(), name))
 		wantHeld(t, m, false)
 	})
