@@ -94,7 +94,7 @@ func (f *fingerprint) isStored(field reflect.StructField) bool {
 	case !field.IsExported() && !field.Anonymous:
 		return field.Name == "_msgpack" // the options of the whole struct
 	default:
-		return field.Tag.Get("msgpack") != "-"
+		return isEncoded(field)
 	}
 }
 

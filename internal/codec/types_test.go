@@ -31,6 +31,7 @@ func TestTypesThatDoNotComeBackAreRefused(t *testing.T) {
 		skips struct {
 			Name    string
 			Skipped fmt.Stringer `msgpack:"-"`
+			Also    fmt.Stringer `msgpack:"-,omitempty"`
 			shape   fmt.Stringer
 		}
 	)
