@@ -53,7 +53,7 @@ func (c *courier[T]) put(thing T) (done <-chan struct{}) {
 	}
 	c.next.things = append(c.next.things, thing)
 	if !c.running {
-		c.running = true
+		c.running, c.hangs = true, false
 		go c.run()
 	}
 	return c.next.done

@@ -4,6 +4,8 @@ const events = "./internal/tests/situations"
 
 // telemetry are the guards of what an Observer and a Logger are told.
 var telemetry = []mutation{
+	cut("an Observer that hung and exited is waited for again", "internal/report/courier.go", "./internal/report", "TestCodeThatHungAndExited",
+		"c.running, c.hangs = true, false", "c.running = true"),
 	cut("telemetry: the Observer's panic ends nothing", "internal/report/courier.go", lockTests, "TestObserverThatPanics",
 		"			c.guard(func() { c.hand(thing) })\n", "			c.hand(thing)\n"),
 	cut("telemetry: an Observer that hangs is waited for once", "internal/report/courier.go", lockTests, "TestObserver",
