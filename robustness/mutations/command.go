@@ -96,6 +96,8 @@ var commands = []mutation{
 		"strings.Contains(rest[i:], \"@\") {", "strings.Contains(rest[i:], \"@@\") {"),
 	cutOnServers("a command that only looks is not held up by its client", "cmd/leasehold/internal/connect/connect.go", "./cmd/leasehold", "TestWaitBoundsASilentRedis",
 		"u.ContextTimeoutEnabled = 2, true", "u.ContextTimeoutEnabled = 2, false"),
+	cut("a guard that only warns sleeps", "cmd/leasehold/internal/run/guard.go", "./cmd/leasehold/internal/run", "TestGuardThatWarns",
+		"\tcase g.Lost == LostWarn:\n\t\treturn tick\n", ""),
 	cut("doctor: a right that was not found out is unknown", "cmd/leasehold/internal/doctor/rights.go", "./cmd/leasehold/internal/doctor", "TestRightThat",
 		"unknown = append(unknown, strings", "_ = append(unknown, strings"),
 	cutOnServers("doctor: a right is tried by enough words", "cmd/leasehold/internal/doctor/rights.go", "./cmd/leasehold/internal/doctor", "TestEachMissingRight",

@@ -243,6 +243,8 @@ func (g *guard) due() time.Duration {
 			pause = min(pause, max(0, min(g.deadline, g.sweepUntil)-now))
 		}
 		return pause
+	case g.Lost == LostWarn:
+		return tick
 	case g.Lost == LostTerm && g.terminal == 0:
 		now += g.Grace
 	}

@@ -50,7 +50,7 @@ func (g *guard) outOfReach(p process, sig syscall.Signal) {
 // lookAround tells of processes that could not be ended, while there is time. It looks ever
 // more seldom: it reads all of /proc for that.
 func (g *guard) lookAround() {
-	if now := clock(); g.Lost != LostWarn && now >= g.next {
+	if now := clock(); now >= g.next {
 		g.pause = min(2*g.pause, time.Minute)
 		g.next = now + g.pause
 		g.signalAll(0)
