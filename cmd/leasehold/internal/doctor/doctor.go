@@ -199,7 +199,7 @@ func (v *visit) eviction() {
 		default:
 			means := "Any key may be evicted when memory runs out: a lease that is evicted ends early, and two may hold it for a moment; limits that were set at run time are lost."
 			if strings.HasPrefix(policy, "volatile-") {
-				means = "All keys of leasehold expire, so that all of them may be evicted when memory runs out: a lease that is evicted ends early, and two may hold it for a moment."
+				means = "All leases expire, so that any of them may be evicted when memory runs out: it then ends early, and two may hold it for a moment."
 			}
 			v.find(Finding{check, Bad, says, means, "Set maxmemory-policy noeviction, or use a server of its own for leases."})
 		}

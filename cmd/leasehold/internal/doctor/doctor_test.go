@@ -52,7 +52,7 @@ func TestServersSettingsAreJudged(t *testing.T) {
 	}{
 		"noeviction":        {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "noeviction", "--appendonly", "yes"}, "eviction", Good, "noeviction", false},
 		"allkeys-lru":       {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes"}, "eviction", Bad, "two may hold it", true},
-		"volatile-ttl":      {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl", "--appendonly", "yes"}, "eviction", Bad, "All keys of leasehold expire", true},
+		"volatile-ttl":      {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "volatile-ttl", "--appendonly", "yes"}, "eviction", Bad, "All leases expire", true},
 		"lru without bound": {[]string{"--maxmemory-policy", "allkeys-lru", "--appendonly", "yes"}, "eviction", Note, "maxmemory is 0", false},
 		"nothing on disk":   {nil, "persistence", Bad, "keeps nothing on disk", true},
 		"snapshots":         {[]string{"--save", "60 1"}, "persistence", Note, "saves snapshots", false},
