@@ -157,7 +157,7 @@ func (ln *line) resume(ctx context.Context, op string) *Turn {
 		}
 		ln.kept.saved++
 		ln.askIfDue(v, now)
-		t := &Turn{line: ln, op: op, parent: nested.Hold{Calm: nested.Calm{Context: ctx}}, handed: true}
+		t := &Turn{line: ln, op: op, parent: nested.Hold{Calm: nested.Calm{Context: ctx}}}
 		t.begin(v, now)
 		return t
 	}

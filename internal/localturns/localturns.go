@@ -116,7 +116,9 @@ func (h *Handle) Acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 		t, waited, err = h.acquire(ctx, a, new(lease.Lease), giveUpAt)
 	}
 	if events := h.m.Events(); events != nil {
-		events.Observe(report.Acquired(ctx, a.Permits, waited, began, err))
+		e := report.Acquired(ctx, a.Permits, waited, began, err)
+		e.Kept = err == nil && t.joined.IsZero()
+		events.Observe(e)
 	}
 	return t, err
 }
@@ -140,6 +142,9 @@ func (h *Handle) acquire(ctx context.Context, a lease.Attempt, into *lease.Lease
 		return nil, waited, h.m.Reject(a.Op, a.Key, err)
 	}
 	defer ln.mu.Unlock()
+	if t := ln.resume(ctx, a.Op); t != nil { // it came to rest after fromMemory had looked
+		return t, waited, t.come()
+	}
 	if h.cfg.MaxWaiters > 0 && ln.waiting() >= h.cfg.MaxWaiters {
 		return nil, waited, h.m.Reject(a.Op, a.Key, leasehold.ErrQueueFull, ln.busy())
 	}

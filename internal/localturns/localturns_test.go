@@ -125,13 +125,33 @@ func TestLeasesOfEarlierEntersGoBackIfARecallWasMissed(t *testing.T) {
 	redistest.Check(t, !d.mayRest(v, early), "a lease of an enter that was sent before the recall came may rest")
 }
 
-// countingCtx counts the calls of its Value.
-type countingCtx struct {
-	context.Context
-	calls *atomic.Int32
+// A lease comes to rest after a caller has looked for one, and before the caller joins the line: it serves the caller, and
+// the Observer is told so.
+func TestLeaseThatComesToRestAsACallerJoins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		var told endings
+		m := newManager(t, client(), keys.Mutex, lease.Config{TTL: 5 * time.Second, Keeps: true, Observer: &told})
+		h := New(m, Config{LocalFor: time.Second, KeepFor: time.Second})
+		defer h.StopKeeping()
+		first := redistest.Must(h.Acquire(t.Context(), attempt, new(lease.Lease)))(t)
+		time.Sleep(time.Microsecond) // a token is not ahead of the clock
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		release := sync.OnceFunc(func() { redistest.NoError(t, first.Release("unlock")) })
+		second := redistest.Must(h.Acquire(askedCtx{ctx, release}, attempt, new(lease.Lease)))(t)
+		redistest.WantErr(t, second.Release("unlock"))
+		redistest.Check(t, told.kept == 1 && len(told.outcomes) == 2, "%d grants from memory; holds ended with %v", told.kept, told.outcomes)
+	})
 }
 
-func (c countingCtx) Value(key any) any { c.calls.Add(1); return c.Context.Value(key) }
+// askedCtx calls asked when it is asked for a value.
+type askedCtx struct {
+	context.Context
+	asked func()
+}
+
+func (c askedCtx) Value(key any) any { c.asked(); return c.Context.Value(key) }
 
 // A recall that comes between the end of a turn and that of its Context does not end the Context:
 // that calls the code of the caller's ctx, and the desk is locked.
@@ -140,7 +160,7 @@ func TestRecallEndsNoContext(t *testing.T) {
 		parent, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		calls := new(atomic.Int32)
-		taken := redistest.Must(h.Acquire(countingCtx{parent, calls}, attempt, new(lease.Lease)))(t)
+		taken := redistest.Must(h.Acquire(askedCtx{parent, func() { calls.Add(1) }}, attempt, new(lease.Lease)))(t)
 		ctx := taken.Context()
 		d := h.known("k")
 		d.mu.Lock()
@@ -283,10 +303,11 @@ type deaf struct{}
 
 func (deaf) LeaseEnded() {}
 
-// endings notes the outcomes of turns.
+// endings notes the outcomes of turns, and how many grants came from memory.
 type endings struct {
 	mu       sync.Mutex
 	outcomes []string
+	kept     int
 }
 
 func (o *endings) Observe(e leasehold.Event) {
@@ -294,6 +315,9 @@ func (o *endings) Observe(e leasehold.Event) {
 	defer o.mu.Unlock()
 	if e.Kind == leasehold.EventHoldEnded {
 		o.outcomes = append(o.outcomes, e.Outcome)
+	}
+	if e.Kept {
+		o.kept++
 	}
 }
 

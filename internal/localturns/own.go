@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/nested"
 	"github.com/leasehold-go/leasehold/internal/report"
@@ -30,13 +29,11 @@ func (h *Handle) fromMemory(ctx context.Context, a lease.Attempt) (*Turn, error)
 		d.mu.Unlock()
 		return nil, nil
 	}
-	if h.m.Closed() { // Close may have ended the lease before the turn began
-		t.handed = false
-		ln.abandon(t)
-		d.mu.Unlock()
-		return nil, h.m.Reject(a.Op, a.Key, leasehold.ErrClosed)
-	}
+	err := t.come()
 	d.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
 	if events := h.m.Events(); events != nil {
 		e := report.Acquired(ctx, a.Permits, false, began, nil)
 		e.Kept = true
