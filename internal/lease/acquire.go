@@ -256,7 +256,7 @@ func (c *caller) end(ev event) error {
 	withdrawn := c.leave()
 	var cause error // why Redis has not answered
 	switch {
-	case answer != nil || told != nil || was == life.Waiting || was == life.Holding:
+	case answer != nil || told != nil || was == life.Waiting || was == life.Holding && state != nil:
 	case withdrawn && fails == 0:
 	case was == life.Entering && fails > 0:
 		cause = failure

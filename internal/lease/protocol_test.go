@@ -212,17 +212,23 @@ func TestDeadlineOfAMessage(t *testing.T) {
 	}
 }
 
-// Where calls take long beside the first term of a grant, the caller gets the lease once it was renewed.
+// Where calls take long beside the first term of a grant, the caller gets the lease once it was renewed. If its ctx ends
+// before, it is told that a call was under way.
 func TestGrantIsRenewedFirstWhereCallsTakeLong(t *testing.T) {
 	inBubble(t, time.Minute, func(t *testing.T, rdb *redis.Client, m *lease.Manager) {
 		holder := mustTake(t, m, "k")
-		got := waiting(t, t.Context(), m, "k")
+		ctx, cancel := context.WithCancel(t.Context())
+		told := make(chan error, 1)
+		go func() { told <- redistest.ErrorOf(take(ctx, m, "k")) }()
+		synctest.Wait()
 		rec := record(rdb)
 		rec.spoilWith(func(redis.Cmder) error { time.Sleep(time.Second); return nil })
 		time.Sleep(2 * life.AskEvery) // the clock is known well, and an ask has taken a second
 		m.Message(fmt.Sprintf("%d %d 2000 9", m.LastSeq(), time.Now().UnixMicro()))
 		synctest.Wait()
-		redistest.Check(t, len(got) == 0, "the caller has a lease that may be over before a renewal is answered")
+		redistest.Check(t, len(told) == 0, "the caller has a lease that may be over before a renewal is answered")
+		cancel()
+		redistest.WantErr(t, <-told, context.Canceled, leasehold.ErrUnavailable, redistest.Not(leasehold.ErrBusy))
 		rec.spoilWith(nil)
 		redistest.WantErr(t, holder.Release("unlock"))
 	})
