@@ -121,7 +121,7 @@ func (a *Life) Tick(now, pending Moment) (do Duty, fx Effect) {
 			a.renewAt = pending
 			return Nothing, fx
 		}
-		if do = ToRenew; a.probes {
+		if do = ToRenew; a.probes && !a.Confirms {
 			do = ToProbe
 		}
 		// If no answer comes, try again after a quarter of the time that is left.

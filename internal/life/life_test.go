@@ -138,6 +138,15 @@ func TestBriefGrantIsConfirmedFirst(t *testing.T) {
 			redistest.Check(t, a.Told == TellAgain, "a grant that is gone: told %d", a.Told)
 		}
 	}
+	a = heard(400*time.Millisecond, 2*second)
+	a.Tick(epoch+400*time.Millisecond, 0)
+	a.OnHint(epoch + second)
+	do, _ := a.Tick(epoch+second, 0)
+	redistest.Check(t, do == ToRenew, "after a hint, call %d; want a renewal, as a question makes no lease longer", do)
+	a.OnHint(epoch + second)
+	a.OnRenew(&Outcome{Code: Granted, Term: a.TTL}, a.TTL, epoch+second, epoch+2*second)
+	do, _ = a.Tick(epoch+2*second, 0)
+	redistest.Check(t, do == ToProbe, "a hint during a confirmation was forgotten")
 }
 
 // A release has an answer, or is told that there is none, within patience.

@@ -45,6 +45,8 @@ var core = []mutation{
 		"max(now-sent, r.Trip)", "(now - sent)"),
 	cut("core: an attempt tells its life how long calls take", "internal/lease/attempt.go", leaseTests, "TestGrantIsRenewedFirst",
 		"\t\tr.Trip = a.group.asking.Trip()\n", "\t\t_ = a.group\n"),
+	cut("core: a grant is not confirmed by a question", "internal/life/leaving.go", lifeTests, "TestBriefGrant",
+		"a.probes && !a.Confirms", "a.probes"),
 	cut("core: a wait that ends during a confirmation is told of the call", "internal/lease/acquire.go", leaseTests, "TestGrantIsRenewedFirst",
 		"was == life.Holding && state != nil", "was == life.Holding"),
 	cut("core: a grant that is to be confirmed ends by the answer, not by time", "internal/life/held.go", lifeTests, "TestBriefGrant",
