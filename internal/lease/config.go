@@ -28,6 +28,8 @@ const (
 	DefaultTTL         = 30 * time.Second
 	MinTTL             = 100 * time.Millisecond
 	DefaultReplicaWait = time.Second
+
+	maxTTL = 1 << 61 * time.Nanosecond // 73 years; sums of moments and terms do not overflow
 )
 
 // Config holds the settings that the Configs of the packages have in common.
@@ -71,7 +73,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 		}
 		client = single
 	}
-	cfg.TTL = cmp.Or(cfg.TTL, DefaultTTL)
+	cfg.TTL = min(cmp.Or(cfg.TTL, DefaultTTL), maxTTL)
 	label, err := keys.LabelSuffix(cfg.Label)
 	errs = append(errs,
 		keys.Unless(cfg.TTL >= MinTTL, "TTL", "is %v; want at least %v, or 0 for %v", cfg.TTL, MinTTL, DefaultTTL),

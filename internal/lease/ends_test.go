@@ -3,6 +3,7 @@ package lease_test
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -171,4 +172,24 @@ func TestLossIsExplainedByAnotherCall(t *testing.T) {
 		<-l.Context().Done()
 		redistest.WantErr(t, context.Cause(l.Context()), leasehold.ErrLost, refused)
 	})
+}
+
+// The longest duration is what people write for "no bound". A lease of that length is given back after an outage, too.
+func TestLongestLeaseIsGivenBack(t *testing.T) {
+	for _, ttl := range []time.Duration{time.Minute, math.MaxInt64} {
+		inBubble(t, ttl, func(t *testing.T, rdb *redis.Client, m *lease.Manager) {
+			l := mustTake(t, m, "k")
+			redistest.WantErr(t, l.Extend(t.Context(), math.MaxInt64))
+			rec := record(rdb)
+			rec.spoilWith(func(redis.Cmder) error { return errCut })
+			redistest.WantErr(t, l.Release("unlock"), leasehold.ErrUnavailable)
+			time.Sleep(10 * time.Minute)
+			rec.spoilWith(nil)
+			time.Sleep(time.Minute)
+			within, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			next := redistest.Must(take(within, m, "k"))(t)
+			redistest.NoError(t, next.Release("unlock"))
+		})
+	}
 }

@@ -243,7 +243,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	const op = "extend"
 	a := l.a
 	m := a.m
-	if ttl < MinTTL {
+	if ttl = min(ttl, maxTTL); ttl < MinTTL {
 		return m.fail(op, a.res.Label(), keys.Invalid("ttl is %v; want at least %v", ttl, MinTTL))
 	}
 	if m.cfg.Quorum != nil && ttl > m.cfg.TTL {
