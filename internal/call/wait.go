@@ -34,7 +34,7 @@ func Wait[T any](ctx context.Context, spawn func(func()), f func(context.Context
 	case r := <-done:
 		return r.v, true, r.err
 	case <-ctx.Done():
-		return v, false, ctx.Err()
+		return v, false, nested.Calm{Context: ctx}.Err() // never nil: the zero v is no answer
 	}
 }
 

@@ -2,6 +2,8 @@ package main
 
 // once holds the guards of DoOnce, Lead and Shutdown.
 var once = []mutation{
+	cut("once: a ctx that does not say why it ended is no answer", "internal/call/wait.go", lockTests, "TestCompleteSlotIsNotRun|TestGuardWritesTheBytes",
+		"nested.Calm{Context: ctx}.Err() // never", "ctx.Err() // never"),
 	cut("once: an enter looks for the completion first", "luascripts/permits/enter_once.lua", lockTests, "Slot",
 		"if redis.call('EXISTS', KEYS[5]) == 1 then", "if false then"),
 	cut("once: a grant of another call is looked at again", "mutex/once.go", lockTests, "Slot",

@@ -231,7 +231,8 @@ func TestGuardOnKeysOfAWrongType(t *testing.T) {
 	})
 }
 
-// A caller whose ctx has ended may use its bytes for something else, though the call is under way yet.
+// A caller whose ctx has ended may use its bytes for something else, though the call is under way yet. A ctx that does
+// not say why it ended makes no answer.
 func TestGuardWritesTheBytesOfItsCall(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w := &harness.Wire{}
@@ -241,11 +242,11 @@ func TestGuardWritesTheBytesOfItsCall(t *testing.T) {
 		set(f, g, "k", 1, "first")
 		w.Stall()
 		bytes := []byte("second")
-		ctx, cancel := context.WithCancel(f.Context())
+		ctx := harness.EndedBadly{Context: f.Context(), Ended: make(chan struct{}), How: func() error { return nil }}
 		left := harness.Begin(f, func() error { return g.Set(ctx, "k", 2, bytes, time.Minute) })
 		synctest.Wait()
-		cancel()
-		redistest.WantErr(f, left.Within(time.Second, "the call").Err, context.Canceled)
+		close(ctx.Ended)
+		redistest.WantErr(f, left.Within(time.Second, "the call").Err, leasehold.ErrUnavailable, context.Canceled, redistest.Not(leasehold.ErrFenced))
 		copy(bytes, "------")
 		w.Unstall()
 		synctest.Wait()

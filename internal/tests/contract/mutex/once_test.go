@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -66,6 +67,29 @@ func TestSlotIsRunOnce(t *testing.T) {
 		f.wantFree()
 		left := f.RDB.PTTL(f.Context(), f.Part("job", "done:s")).Val()
 		redistest.Check(f, left > 0 && left <= time.Minute, "the completion is remembered for %v; want a minute", left)
+	})
+}
+
+// A run that was completed while the caller waited is not run again, although the caller's ctx ends during the question
+// whether it was, and does not say why.
+func TestCompleteSlotIsNotRunAsCtxEnds(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		first, _ := f.open()
+		end := make(chan struct{})
+		one := f.doOnce(first, "s", func(context.Context, uint64) error { <-end; return nil })
+		synctest.Wait()
+		second, wire := f.open()
+		ctx := harness.EndedBadly{Context: f.Context(), Ended: make(chan struct{}), How: func() error { return nil }}
+		two := harness.Start(f, func() (bool, error) { return second.DoOnce(ctx, "job", "s", time.Minute, nothing) })
+		synctest.Wait()
+		tell := wire.StallReplies("is complete")
+		close(end)
+		f.wantRan(one, true)
+		synctest.Wait()
+		close(ctx.Ended)
+		r := two.Within(time.Second, "the second caller")
+		redistest.Check(f, !r.Value && errors.Is(r.Err, leasehold.ErrUnavailable), "it ran: %v, %v", r.Value, r.Err)
+		tell()
 	})
 }
 
