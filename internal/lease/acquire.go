@@ -304,9 +304,11 @@ func (c *caller) hear() (answer any, err error) {
 	if c.restarts++; c.restarts >= life.MaxRestarts {
 		return nil, c.fail(leasehold.ErrUnavailable, errors.New("the keys do not fit together, or replies come too late"))
 	}
+	c.m.mu.Lock() // the attempt of a Place is looked at
+	defer c.m.mu.Unlock()
 	ticket := c.at.ticket
 	c.at = c.m.newAttempt(c.at.res, c.of)
-	c.at.ticket, c.was = ticket, life.Entering
+	c.at.ticket, c.at.leftGroup, c.was = ticket, c.m.now(), life.Entering
 	return nil, nil
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/lease"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/permits"
 	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -192,4 +193,42 @@ func TestLongestLeaseIsGivenBack(t *testing.T) {
 			redistest.NoError(t, next.Release("unlock"))
 		})
 	}
+}
+
+// A place whose grant came too late begins anew, and tells of its new request.
+func TestPlaceThatBeginsAnewIsNotSilent(t *testing.T) {
+	inBubble(t, time.Second, func(t *testing.T, rdb *redis.Client, m *lease.Manager) {
+		held, next := mustTake(t, m, "k"), new(lease.Lease)
+		place := redistest.Must(m.Enter(t.Context(), lease.Attempt{Op: "lock", Key: "k", Permits: 1, Limit: 1, Wait: true}, nil, next))(t)
+		ended := make(chan error, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { ended <- place.Await(ctx, next) }()
+		other := waiting(t, t.Context(), newLocks(t, rdb, time.Minute), "k")
+		synctest.Wait()
+		rec := record(rdb)
+		rec.spoilWith(func(cmd redis.Cmder) error {
+			if script(cmd) == "ask" {
+				return errCut
+			}
+			return nil
+		})
+		rec.reply = func(cmd redis.Cmder) error {
+			if script(cmd) == "leave" && rec.count("leave") == 1 {
+				time.Sleep(time.Second) // it carries the grant
+			}
+			if script(cmd) == "enter" {
+				time.Sleep(life.Silence / 2)
+			}
+			return nil
+		}
+		redistest.NoError(t, held.Release("unlock"))
+		synctest.Wait()
+		redistest.Check(t, rec.count("enter") == 1 && !place.Silent(), "it is silent as soon as it begins anew")
+		rec.spoilWith(nil)
+		time.Sleep(2 * life.AskEvery)
+		redistest.Check(t, !place.Silent() && place.State().Limit == 1 && len(other) == 1, "it is silent: %v; its state: %+v; the other has the lock: %v", place.Silent(), place.State(), len(other) == 1)
+		cancel()
+		redistest.WantErr(t, <-ended, context.Canceled)
+		redistest.NoError(t, (<-other).Release("unlock"))
+	})
 }

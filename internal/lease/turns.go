@@ -50,7 +50,7 @@ func (c *caller) untilQueued(into *Lease) (at *Place, err error) {
 
 // Await waits until the place's turn has come, ctx ends or the handle is closed.
 func (p *Place) Await(ctx context.Context, into *Lease) error {
-	c := p.c
+	c := &p.c // State and Silent look at its attempt
 	defer c.m.done()
 	c.ctx, c.stops, c.maxWait = ctx, false, nil
 	_, _, err := c.run(into)
@@ -70,9 +70,10 @@ func (p *Place) State() (s protocol.State) {
 // Silent reports whether Redis has not answered for a while: neither the asks for the place,
 // nor the enter if it has to queue again.
 func (p *Place) Silent() bool {
-	m, at := p.c.m, p.c.at
+	m := p.c.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	at := p.c.at
 	if g := at.group; g != nil {
 		return g.asking.Silent(m.now())
 	}

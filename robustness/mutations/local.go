@@ -2,6 +2,10 @@ package main
 
 // localTurns are the guards of turns that stay in a process.
 var localTurns = []mutation{
+	cut("a place that begins anew tells of its new request", "internal/lease/turns.go", leaseTests, "TestPlaceThatBegins",
+		"c := &p.c //", "copied := p.c\n\tc := &copied //"),
+	cut("a place is not silent as soon as it begins anew", "internal/lease/acquire.go", leaseTests, "TestPlaceThatBegins",
+		"c.at.leftGroup, c.was = ticket, c.m.now(), ", "c.was = ticket, "),
 	cut("turns stay no longer than LocalFor", "internal/localturns/line.go", lockTests, turnTests,
 		"now.After(v.until) && !ln.mayRest(v, now) || ", ""),
 	cut("the first turn, too, begins within LocalFor", "internal/localturns/line.go", "./internal/localturns", "TestFirstTurn",
