@@ -140,7 +140,7 @@ func (a *attempt) releaseError(op string, v life.Verdict, r *protocol.Result) er
 			cause = r.Err
 		}
 	}
-	if errors.Is(why, leasehold.ErrLost) {
+	if errors.Is(why, leasehold.ErrLost) && !a.life.Idle { // it is given back, so that changes no more
 		a.tellEnded(why, false)
 		a.tellStale()
 	}

@@ -56,6 +56,8 @@ var kept = []mutation{
 		"\t\t// because a request has found it ended.\n\t\tln.kept.recalledAt = time.Now()\n\t\tln.eachIdle(all)\n", ""),
 	cut("nobody is told of the loss of a lease that nobody used", "internal/lease/attempt.go", permitTests, "TestKeptPermitIsRevoked",
 		"if !a.life.Idle { // else nobody", "if true { // else nobody"),
+	cut("so is it where such a lease goes back before a try", "internal/lease/release.go", permitTests, "TestKeptPermitsThatRedisForgets",
+		" && !a.life.Idle { // it is", " { // it is"),
 	cut("a process pauses when keeping has not paid", "internal/localturns/keep.go", permitTests, "TestKeepingPauses",
 		"\t\t\tk.pausedUntil = now.Add(k.pause)\n", ""),
 	cut("a limit that was lowered recalls", "luascripts/permits/set_limit.lua", permitTests+" "+scriptTests, "TestLoweredLimitRecalls|TestModelOfPermits",

@@ -19,7 +19,7 @@ var telemetry = []mutation{
 	cut("events: a lost lease ends its hold", "internal/lease/attempt.go", events, "",
 		"a.tellEnded(a.why, true)", "a.tellEnded(a.why, false)"),
 	cut("events: a release that finds its lease gone is stale", "internal/lease/release.go", events, "",
-		"if errors.Is(why, leasehold.ErrLost) {", "if errors.Is(why, leasehold.ErrLost) && false {"),
+		"if errors.Is(why, leasehold.ErrLost) && ", "if errors.Is(why, leasehold.ErrLost) && false && "),
 	cut("events: the margin is that before the renewal", "internal/lease/events.go", events, "",
 		"e.Duration = max(0, time.Until(deadline))", "e.Duration = r.Term"),
 	cut("events: Redis is out of reach once", "internal/report/report.go", events, "",
