@@ -134,12 +134,13 @@ func (c *Capped) run(ctx context.Context, method string, req any, setTrailer fun
 	return err
 }
 
-type grpcStatus interface{ GRPCStatus() *status.Status }
-
 // A mistake says what is wrong to the interceptors around this one. It names the key, so the client gets only the status.
-type mistake struct {
-	error
-	grpcStatus
+type mistake struct{ error }
+
+func (m mistake) Unwrap() error { return m.error }
+
+func (mistake) GRPCStatus() *status.Status {
+	return status.New(codes.Internal, leasehold.ErrInvalid.Error())
 }
 
 // refusal returns the status of a call that got no permit.
@@ -148,7 +149,7 @@ func refusal(ctx context.Context, err error, setTrailer func(metadata.MD)) error
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
 	case gate.KindOf(err) == gate.KindInvalid:
-		return mistake{err, status.Error(codes.Internal, leasehold.ErrInvalid.Error()).(grpcStatus)}
+		return mistake{err}
 	case gate.KindOf(err) == gate.KindUnavailable:
 		return status.Error(codes.Unavailable, leasehold.ErrUnavailable.Error())
 	}

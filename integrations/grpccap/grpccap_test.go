@@ -173,11 +173,14 @@ func TestCauseOfALossIsAborted(t *testing.T) {
 func TestMistakeAndUnavailable(t *testing.T) {
 	for failOpen, want := range map[bool]codes.Code{false: codes.Unavailable, true: codes.OK} {
 		caps, permits, handled := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1}), 2, false
-		_, client := start(t, caps, grpccap.Config{FailOpen: failOpen, Permits: func(context.Context, string, any) int { return permits }},
-			&service{unary: func(context.Context) error { handled = true; return nil }})
+		cfg := grpccap.Config{Key: byTenant, FailOpen: failOpen, Permits: func(context.Context, string, any) int { return permits }}
+		_, client := start(t, caps, cfg, &service{unary: func(context.Context) error { handled = true; return nil }})
 		err := call(t.Context(), client)
 		wantCode(t, err, codes.Internal)
 		redistest.Expect(t, status.Convert(err).Message(), "invalid argument", "the client is told %q, not of keys")
+		info := &grpc.UnaryServerInfo{FullMethod: "m"}
+		_, err = redistest.Must(grpccap.New(caps, cfg))(t).Unary()(t.Context(), nil, info, nil)
+		redistest.WantErr(t, err, leasehold.ErrInvalid, redistest.Says("2 permits"))
 		redistest.Check(t, !handled, "the handler ran")
 		redistest.WantErr(t, caps.Close(t.Context()))
 		permits = 1
