@@ -251,7 +251,7 @@ func (v *voter) judge(r *round) (o outcome, over bool) {
 		return outcome{}, false // the fences are being raised
 	case r.kind == entering && !v.waits && votes+open < need && all-open-refused >= need:
 		return outcome{code: life.Busy}, true
-	case r.kind == entering && v.waits && votes+open < need && all-open-refused >= need:
+	case r.kind == entering && v.waits && votes+open < need && all-open-refused-tooMany >= need:
 		return outcome{code: life.Queued}, true
 	case r.kind == asking && all-open-refused >= need, open == 0 && v.waits:
 		return outcome{code: life.Queued}, true

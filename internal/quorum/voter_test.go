@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
@@ -254,6 +255,21 @@ func TestRoundWaitsWhileServersBegin(t *testing.T) {
 		v.f.active.Wait()
 		redistest.Expect(t, took, 2*late, "it took %v")
 	})
+}
+
+// A place at one server and a full queue at another do not say yet what a majority says.
+func TestFullQueueIsThatOfAMajority(t *testing.T) {
+	v := aVoter(t)
+	r := &round{kind: entering, pending: []bool{false, false, true}}
+	v.seats[0].stand, v.seats[1].stand = queued, full
+	_, over := v.judge(r)
+	redistest.Check(t, !over, "it is over before the third server has answered")
+	r.pending[2] = false
+	for third, want := range map[stand]life.Code{queued: life.Queued, full: life.QueueFull} {
+		v.seats[2].stand = third
+		o, over := v.judge(r)
+		redistest.Check(t, over && o.code == want, "%v, code %d; want %d", over, o.code, want)
+	}
 }
 
 // A server that is there twice has no vote in the moment in which it tells its run id again.

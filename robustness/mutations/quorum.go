@@ -20,6 +20,8 @@ var votes = []mutation{
 		"				s.inLine = true\n", ""),
 	cutOnServers("quorum: a round ends though servers hang", "internal/quorum/count.go", quorumTests, "TestNoMajority",
 		"\t\tv.expire(r)\n", ""),
+	cut("quorum: a full queue is that of a majority", "internal/quorum/count.go", "./internal/quorum", "TestFullQueue",
+		"all-open-refused-tooMany >= need", "all-open-refused >= need"),
 	cut("quorum: a round waits while servers begin", "internal/quorum/count.go", "./internal/quorum", "TestRoundWaits",
 		"\tcase r.kind == entering && !r.longer && v.f.memory.busy():", "\tcase false:"),
 	cut("quorum: a look at the memory is bounded", "internal/quorum/memory.go", "./internal/quorum", "TestLookAtTheMemory",
