@@ -293,7 +293,7 @@ func TestHookThatIsAddedLateIsLearned(t *testing.T) {
 	})
 }
 
-// A ctx whose Deadline panics ends no process, also where the client bounds no read: the call then runs on another goroutine.
+// A ctx with a Deadline that panics ends no process, also where the client bounds no read: the call then runs on another goroutine.
 func TestCtxThatPanicsInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, newClient := redistest.Bubble(t)

@@ -195,7 +195,7 @@ func TestLongestLeaseIsGivenBack(t *testing.T) {
 	}
 }
 
-// A place whose grant came too late begins anew, and tells of its new request.
+// A place begins anew after a grant that came too late, and tells of its new request.
 func TestPlaceThatBeginsAnewIsNotSilent(t *testing.T) {
 	inBubble(t, time.Second, func(t *testing.T, rdb *redis.Client, m *lease.Manager) {
 		held, next := mustTake(t, m, "k"), new(lease.Lease)

@@ -75,7 +75,7 @@ func MainOf(m *testing.M, parallel int) {
 const here = "github.com/leasehold-go/leasehold/internal/redistest."
 
 var (
-	// A pool of go-redis whose server was gone tries to dial once a second,
+	// If its server was gone, a pool of go-redis tries to dial once a second,
 	// and notices only then that it was closed.
 	dialling = goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
 	forkers  = goleak.IgnoreAnyFunction(here + "forkLoop")

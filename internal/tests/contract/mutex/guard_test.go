@@ -231,7 +231,7 @@ func TestGuardOnKeysOfAWrongType(t *testing.T) {
 	})
 }
 
-// A caller whose ctx has ended may use its bytes for something else, though the call is under way yet. A ctx that does
+// Once its ctx has ended, a caller may use its bytes for something else, though the call is under way yet. A ctx that does
 // not say why it ended makes no answer.
 func TestGuardWritesTheBytesOfItsCall(t *testing.T) {
 	bubble(t, func(f *fixture) {
