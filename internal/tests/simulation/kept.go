@@ -33,10 +33,11 @@ func (w *world) resumes(b *belief) {
 		return
 	}
 	w.note("turns on kept leases")
-	if rested := b.asked.Sub(b.unusedSince); !b.unusedSince.IsZero() && rested > b.client.keep+time.Millisecond {
+	first := w.leases.firstAt[b.lease.ID()]
+	rested := b.asked.Sub(b.unusedSince)
+	if first.Before(b.unusedSince) && rested > b.client.keep+time.Millisecond { // else another call took it since
 		w.fail("keep", "%s is a turn on a lease that had rested for %v, KeepFor is %v", b, rested, b.client.keep)
 	}
-	first := w.leases.firstAt[b.lease.ID()]
 	for _, f := range w.leases.flushes {
 		if d := b.from.Sub(f); first.Before(f) && d > forgottenFor+b.client.local+handedIn {
 			w.fail("keep", "%s is a turn on a lease that Redis forgot at %v", b, w.since(f))

@@ -145,6 +145,12 @@ func (w *world) endSeveral(c *client, l *multi.Lease, all []*belief, st step, go
 		w.fail("S4", "%s was lost, and Release says %v", st, err)
 	case errors.Is(err, leasehold.ErrLost):
 		w.note("lost together")
+		if revoked := (*leasehold.RevokedError)(nil); errors.As(err, &revoked) { // perhaps while it was given back
+			w.mu.Lock()
+			rec := w.leases.reasons[revoked.Reason]
+			unsure = unsure || rec != nil && rec.client == c
+			w.mu.Unlock()
+		}
 		w.failIf(good && !unsure && !w.flushedAfter(all[0].asked), "S4", "%s was lost on a good network: %v, %v", st, why, err)
 	case errors.Is(err, leasehold.ErrUnavailable):
 		w.note("release unavailable")
