@@ -15,7 +15,7 @@ func (w *world) answer(f flight) (violation string) {
 	for j, term := range f.own {
 		if term > 0 && f.code != Unanswered && !f.asks[j].asked {
 			o := &w.actors[j]
-			o.OnNews(&Outcome{Code: Granted, Term: term}, false, f.sent, w.now)
+			o.OnNews(&Outcome{Code: Granted, Term: term, Trip: w.handles[o.handle].Trip()}, false, f.sent, w.now)
 			if violation := w.look(int8(j)); violation != "" {
 				return violation
 			}
@@ -25,6 +25,7 @@ func (w *world) answer(f flight) (violation string) {
 		return w.answerAsk(f)
 	}
 	a, res := &w.actors[f.who], Outcome{Code: f.code, Term: f.term, Copied: f.copied}
+	res.TooFew, res.Confirmed = w.confirmation(&f)
 	var fx Effect
 	switch f.kind {
 	case enterCall:
@@ -57,6 +58,7 @@ func (w *world) answer(f flight) (violation string) {
 		case f.sent+f.term-Margin(f.term) <= w.now:
 			w.handles[a.handle].Hint(w.now)
 		default:
+			res.Trip = w.handles[a.handle].Trip()
 			fx = a.OnNews(&res, false, f.sent, w.now)
 		}
 	}
@@ -74,7 +76,7 @@ func (w *world) look(i int8) (violation string) {
 		switch do {
 		case LookSend:
 			a.Send()
-			w.put(flight{kind: enterCall, who: i, sent: w.now, at: w.now + roundTrip/2, void: w.now + VoidAfter, term: worldTTL})
+			w.put(flight{kind: enterCall, who: i, sent: w.now, at: w.now + w.trip/2, void: w.now + VoidAfter, term: worldTTL})
 			return ""
 		case LookDetach:
 			a.Detach(w.now+VoidAfter, w.now)
@@ -82,13 +84,13 @@ func (w *world) look(i int8) (violation string) {
 			a.Take(w.now)
 			if a.once && !a.looked {
 				a.caller = looks
-				w.put(flight{kind: slotCall, who: i, sent: w.now, at: w.now + roundTrip/2})
+				w.put(flight{kind: slotCall, who: i, sent: w.now, at: w.now + w.trip/2})
 				return ""
 			}
 			return w.begins(i)
 		case LookTold:
 			a.caller, a.result = gone, a.Told
-			if a.result == TellAgain && a.revokd && !w.flushed {
+			if a.result == TellAgain && a.revokd && !w.flushed && !w.failedOver {
 				return fmt.Sprintf("S4: %c was revoked, and its caller begins a new attempt", 'A'+i)
 			}
 		default:
@@ -134,7 +136,7 @@ func (w *world) gives(i int8) string {
 // leave prepares a leave.
 func (w *world) leave(i int8) flight {
 	a := &w.actors[i]
-	return flight{kind: leaveCall, who: i, sent: w.now, at: w.now + roundTrip/2, void: a.copiesUntil(w.now), stores: a.Complete}
+	return flight{kind: leaveCall, who: i, sent: w.now, at: w.now + w.trip/2, void: a.copiesUntil(w.now), stores: a.Complete}
 }
 
 // copiesUntil is what the driver keeps as void: until when a copy of the enter may run.
@@ -157,9 +159,9 @@ func (w *world) ticks(i int8) string {
 	do, _ := a.Tick(w.now, pending)
 	switch do {
 	case ToRenew:
-		w.put(flight{kind: renewCall, who: i, sent: w.now, at: w.now + roundTrip/2, asked: worldTTL})
+		w.put(flight{kind: renewCall, who: i, sent: w.now, at: w.now + w.trip/2, asked: worldTTL})
 	case ToProbe:
-		w.put(flight{kind: renewCall, who: i, sent: w.now, at: w.now + roundTrip/2, asked: ProbeTerm})
+		w.put(flight{kind: renewCall, who: i, sent: w.now, at: w.now + w.trip/2, asked: ProbeTerm})
 	case ToLeave:
 		w.put(w.leave(i))
 	}
@@ -212,7 +214,7 @@ func (w *world) step(what int) string {
 		switch f.stage {
 		case request:
 			w.run(&f)
-			f.stage, f.at = reply, w.now+roundTrip/2
+			f.stage, f.at = reply, w.now+w.trip/2
 			w.calls[i] = f
 			return ""
 		case stray:
@@ -269,7 +271,7 @@ func (w *world) judge() string {
 				return fmt.Sprintf("S3: %c counts on its lease; Redis does not have it", 'A'+i)
 			}
 		}
-		if a.State == Over && a.settled && (r.expiry[i] > w.now || r.ticket[i] != 0 && r.alive[i] > w.now) && !w.spoilt {
+		if a.State == Over && a.settled && (r.expiry[i] > w.now || r.ticket[i] != 0 && r.alive[i] > w.now) && !w.spoilt && !w.failedOver {
 			return fmt.Sprintf("L2: %c is over, and Redis has a lease or a place of it for nobody", 'A'+i)
 		}
 		if a.caller == gone && a.State == Holding {
@@ -297,7 +299,7 @@ func (w *world) judgeEnd() string {
 			return fmt.Sprintf("L1: %c waits for nothing, as %v", 'A'+i, a.caller)
 		case a.State != Over && a.State != Lost:
 			return fmt.Sprintf("L2: %c is left in state %d", 'A'+i, a.State)
-		case w.redis.expiry[i] > w.now+time.Second && !w.spoilt:
+		case w.redis.expiry[i] > w.now+time.Second && !w.spoilt && !w.failedOver:
 			return fmt.Sprintf("L2: Redis keeps a lease of %c for nobody", 'A'+i)
 		}
 	}

@@ -81,7 +81,7 @@ func (w *world) asksAt(h int8) Moment {
 	at := w.handles[h].Next(0)
 	for _, f := range w.calls {
 		if f.kind == askCall && f.who == h && f.stage != stray {
-			at = max(at, f.sent+timeout+roundTrip)
+			at = max(at, f.sent+timeout+w.trip)
 		}
 	}
 	return at
@@ -90,7 +90,7 @@ func (w *world) asksAt(h int8) Moment {
 // asks sends an ask for all that wait.
 func (w *world) asks(h int8) {
 	w.handles[h].Asks(w.now)
-	f := flight{kind: askCall, who: h, sent: w.now, at: w.now + roundTrip/2}
+	f := flight{kind: askCall, who: h, sent: w.now, at: w.now + w.trip/2}
 	for i := range w.n {
 		if a := &w.actors[i]; a.handle == h && a.State == Waiting {
 			f.asks[i].asked, a.signed = true, w.now
@@ -140,7 +140,7 @@ func (w *world) answerAsk(f flight) (violation string) {
 		case f.code != Unanswered && !f.asks[i].asked:
 			continue
 		case f.code != Unanswered:
-			res.Code, res.Term = f.asks[i].code, f.own[i]
+			res.Code, res.Term, res.Trip = f.asks[i].code, f.own[i], h.Trip()
 		}
 		if a.OnNews(&res, true, f.sent, w.now)&Ask != 0 {
 			h.replyLost(w.now)
@@ -156,7 +156,7 @@ func (w *world) answerAsk(f flight) (violation string) {
 func (w *world) judgeSigns() string {
 	for i := range w.n {
 		a := &w.actors[i]
-		if silent := w.now - max(a.signed, w.stopped); a.State == Waiting && silent > AskEvery+roundTrip {
+		if silent := w.now - max(a.signed, w.stopped); a.State == Waiting && silent > AskEvery+w.trip {
 			return fmt.Sprintf("L1: %c waits, and has given no sign of life for %v", 'A'+i, silent)
 		}
 	}

@@ -63,7 +63,7 @@ func (w *world) recall() {
 	for j := range w.n {
 		if r.keepers[j] > w.now {
 			r.mark = w.now + recalledFor
-			w.put(flight{kind: recallMessage, stage: reply, who: j, sent: w.now, at: w.now + roundTrip})
+			w.put(flight{kind: recallMessage, stage: reply, who: j, sent: w.now, at: w.now + w.trip})
 		}
 		r.keepers[j] = 0
 	}
@@ -115,7 +115,7 @@ func (w *world) rests(i int8) string {
 		w.letGo(a)
 	case !a.asksKept && w.now >= max(a.heardAt+askAfter, a.askAgain):
 		a.asksKept = true
-		w.put(flight{kind: keepCall, who: i, sent: w.now, at: w.now + roundTrip/2, asked: worldTTL})
+		w.put(flight{kind: keepCall, who: i, sent: w.now, at: w.now + w.trip/2, asked: worldTTL})
 	}
 	return w.look(i)
 }

@@ -62,6 +62,7 @@ type flight struct {
 	asks   askedFor           // of an ask
 	kept   keptReply
 	stores bool // of a leave: it completes the slot, if the lease is held
+	few    bool // too few replicas confirm it
 }
 
 // serverKeys is what the server has of the key.
@@ -116,10 +117,12 @@ type world struct {
 	flushed bool
 	full    bool   // more calls than the world has room for
 	stopped Moment // when the processes last stood still
+	trip    Moment // how long a call and its answer take together
+	replicas
 }
 
 func newWorld(n, limit int, scene func(w *world)) *world {
-	w := &world{now: epoch, n: int8(n), limit: int8(limit)}
+	w := &world{now: epoch, n: int8(n), limit: int8(limit), trip: roundTrip}
 	for i := range n {
 		a := &w.actors[i]
 		a.Life = New(Options{TTL: worldTTL, Waits: true})
@@ -150,6 +153,7 @@ func (w *world) run(f *flight) {
 		if f.own = w.own; f.kind != askCall {
 			f.own[i] = 0
 		}
+		w.replicate(f)
 	}()
 	for j := range r.expiry { // what is over is not there
 		if r.expiry[j] != 0 && r.expiry[j] <= w.now {
@@ -255,7 +259,7 @@ func (w *world) advance(by int8) {
 			term = worldTTL
 			w.own[first] = term
 		} else {
-			w.put(flight{kind: message, stage: reply, who: first, code: Granted, sent: w.now, at: w.now + roundTrip, term: term})
+			w.put(flight{kind: message, stage: reply, who: first, code: Granted, sent: w.now, at: w.now + w.trip, term: term})
 		}
 		r.ticket[first], r.expiry[first] = 0, w.now+term
 	}

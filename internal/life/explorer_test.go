@@ -84,11 +84,12 @@ func (w *world) deviations(all []deviation) []deviation {
 				r.tomb[i] = w.now + tombstone
 				w.actors[i].revokd = true
 				w.advance(-1)
-				w.put(flight{kind: message, stage: reply, who: i, code: Unanswered, sent: w.now - time.Hour, at: w.now + roundTrip})
+				w.put(flight{kind: message, stage: reply, who: i, code: Unanswered, sent: w.now - time.Hour, at: w.now + w.trip})
 				return ""
 			}})
 		}
 	}
+	all = w.deviationsOfReplicas(all)
 	return append(all, deviation{"all processes stop", func(w *world) string { w.stop(); return "" }},
 		deviation{"FLUSHALL", func(w *world) string { w.redis = serverKeys{}; w.spoilt, w.flushed = true, true; return "" }})
 }
@@ -216,6 +217,9 @@ var scenes = map[string]func() *world{
 	"two that keep":               func() *world { return newWorld(2, 1, keeping(2)) },
 	"two that run a slot":         func() *world { return newWorld(2, 1, running) },
 	"two of one handle that run":  func() *world { return newWorld(2, 1, func(w *world) { running(w); oneHandle(w) }) },
+	"one that replicas confirm":   func() *world { return newWorld(1, 1, replicated) },
+	"two that replicas confirm":   func() *world { return newWorld(2, 1, replicated) },
+	"two over a long way":         func() *world { return newWorld(2, 1, func(w *world) { w.trip = 450 * time.Millisecond }) },
 	"MaxHold":                     func() *world { return newWorld(1, 1, func(w *world) { w.actors[0].MaxHold = 200 * time.Millisecond }) },
 }
 
