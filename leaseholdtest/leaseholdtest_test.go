@@ -143,5 +143,5 @@ func TestManyCallersAtOnce(t *testing.T) {
 		redistest.Expect(t, int(loads.Load()), keys, "%d loads")
 	}
 	t.Run("outside a bubble", func(t *testing.T) { ask(t, 100) })
-	t.Run("inside a bubble", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { ask(t, 1000) }) })
+	t.Run("inside a bubble", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { ask(t, 400) }) })
 }
