@@ -110,10 +110,10 @@ func (l *ledger) flushed(now time.Time) {
 }
 
 // counts is since when the lease of b counts: a turn may be on a lease that its process
-// was granted up to LocalFor before, or that it has kept since.
+// was granted up to LocalFor before, or that an earlier call has asked for.
 func (b *belief) counts() time.Time {
 	since := b.asked.Add(-b.client.local)
-	if b.client.keep > 0 && b.enterAt.Before(since) {
+	if b.enterAt.Before(since) {
 		return b.enterAt
 	}
 	return since
