@@ -205,21 +205,24 @@ func (t *Turn) await(ctx context.Context, maxWait <-chan time.Time) error {
 }
 
 // sleep waits until the turn is decided, and then returns true. If something else ends the wait first, it returns false
-// and the reason; a nil reason means that MaxWait is over. sleep unlocks the line for as long as it waits.
-func (t *Turn) sleep(ctx context.Context, maxWait <-chan time.Time) (came bool, why error) {
+// and what tells the reason, for leave. sleep unlocks the line for as long as it waits.
+func (t *Turn) sleep(ctx context.Context, maxWait <-chan time.Time) (came bool, why func() error) {
 	t.line.mu.Unlock()
 	defer t.line.mu.Lock()
 	select {
 	case <-t.wake:
 		return true, nil
 	case <-ctx.Done():
-		return false, ctx.Err()
+		return false, ctx.Err
 	case <-maxWait:
-		return false, nil
+		return false, maxWaitIsOver
 	case <-t.line.h.m.Closing():
-		return false, leasehold.ErrClosed
+		return false, isClosed
 	}
 }
+
+func isClosed() error      { return leasehold.ErrClosed }
+func maxWaitIsOver() error { return nil }
 
 // come returns the outcome of a wait whose turn is decided. The line is locked.
 func (t *Turn) come() error {
@@ -228,7 +231,7 @@ func (t *Turn) come() error {
 	}
 	ln := t.line
 	if ln.h.m.Closed() { // Close may have looked for turns before this one came
-		return ln.leave(t, leasehold.ErrClosed)
+		return ln.leave(t, isClosed)
 	}
 	if t.cond != lost {
 		t.handed = true
@@ -238,19 +241,22 @@ func (t *Turn) come() error {
 	return errTurnOver
 }
 
-// leave ends the wait of t and returns its error. why is the reason for the end; nil means
-// that MaxWait is over. The line is locked.
-func (ln *line) leave(t *Turn, why error) error {
+// leave ends the wait of t and returns its error. why tells the reason for the end; nil means that MaxWait
+// is over. It may be code of the caller's ctx, as may the error that it returns: both may hang, or call the
+// handle. So the line is unlocked for them, once t has left it.
+func (ln *line) leave(t *Turn, why func() error) error {
 	m := ln.h.m
-	answered, busy := ln.answered(t), ln.busy()
+	answered, busy, silence := ln.answered(t), ln.busy(), cmp.Or(ln.lastErr, errNoAnswer)
 	ln.abandon(t)
-	switch {
-	case errors.Is(why, leasehold.ErrClosed):
-		return m.Reject(t.op, ln.key, why)
+	ln.mu.Unlock()
+	defer ln.mu.Lock()
+	switch reason := why(); {
+	case errors.Is(reason, leasehold.ErrClosed):
+		return m.Reject(t.op, ln.key, reason)
 	case answered:
-		return m.Reject(t.op, ln.key, why, busy)
+		return m.Reject(t.op, ln.key, reason, busy)
 	default:
-		return m.Reject(t.op, ln.key, why, leasehold.ErrUnavailable, cmp.Or(ln.lastErr, errNoAnswer))
+		return m.Reject(t.op, ln.key, reason, leasehold.ErrUnavailable, silence)
 	}
 }
 

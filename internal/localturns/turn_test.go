@@ -121,3 +121,50 @@ func TestCtxThatHangsKeepsNoLease(t *testing.T) {
 		redistest.WantErr(t, next.Release("unlock"))
 	})
 }
+
+// strangeCtx has an Err that hangs until it may tell, and an error with a method that looks at the handle.
+type strangeCtx struct {
+	context.Context
+	tells chan struct{}
+	is    func()
+}
+
+func (c strangeCtx) Err() error {
+	if err := c.Context.Err(); err == nil {
+		return nil
+	}
+	<-c.tells
+	return c
+}
+
+func (c strangeCtx) Error() string     { return "strange" }
+func (c strangeCtx) Is(err error) bool { c.is(); return err == context.Canceled }
+
+// A caller that leaves the line asks its ctx why. What the ctx does then concerns nobody else: the next caller is served.
+func TestErrorOfACtxHoldsUpNoOtherCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		h := New(newManager(t, client(), keys.Mutex, lease.Config{}), Config{LocalFor: time.Second})
+		held := redistest.Must(h.Acquire(t.Context(), attempt, new(lease.Lease)))(t)
+		parent, cancel := context.WithCancel(t.Context())
+		strange := strangeCtx{parent, make(chan struct{}), func() {
+			free := h.known("k").mu.TryLock()
+			if redistest.Check(t, free, "a method of the error runs under the lock of the desk"); free {
+				h.known("k").mu.Unlock()
+			}
+		}}
+		left := make(chan error, 1)
+		go func() { left <- redistest.ErrorOf(h.Acquire(strange, attempt, new(lease.Lease))) }()
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		redistest.WantErr(t, held.Release("unlock"))
+		within, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		next, err := h.Acquire(within, attempt, new(lease.Lease))
+		close(strange.tells)
+		redistest.WantErr(t, <-left, context.Canceled, leasehold.ErrBusy)
+		redistest.WantErr(t, err)
+		redistest.WantErr(t, next.Release("unlock"))
+	})
+}

@@ -108,4 +108,8 @@ var localTurns = []mutation{
 		"\tdefer calm()\n\treturn c.Context.Deadline", "\treturn c.Context.Deadline"),
 	cut("MaxWaiters does not count what Redis is about to grant", "internal/localturns/line.go", permitTests, permitTurnTests,
 		"if p.queued == nil && !p.again {", "if false && p.queued == nil && !p.again {"),
+	cut("a ctx that is asked why it ended holds up nobody in the line", "internal/localturns/localturns.go", "./internal/localturns", "TestErrorOfACtx",
+		"\tln.mu.Unlock()\n\tdefer ln.mu.Lock()\n\tswitch reason := why(); {", "\tswitch reason := why(); {"),
+	cut("nor one that is asked before its caller has left", "internal/localturns/localturns.go", "./internal/localturns", "TestErrorOfACtx",
+		"		return false, ctx.Err\n", "		err := ctx.Err()\n		return false, func() error { return err }\n"),
 }
