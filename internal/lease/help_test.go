@@ -51,6 +51,7 @@ func warm(t *testing.T, rdb redis.UniversalClient) {
 	l := mustTake(t, m, "warm")
 	got := waiting(t, t.Context(), m, "warm")
 	m.AskAll()
+	synctest.Wait() // else the waiter may be granted before it asks
 	redistest.WantErr(t, l.Extend(t.Context(), time.Minute))
 	_ = l.Release("unlock")
 	_ = (<-got).Release("unlock")
