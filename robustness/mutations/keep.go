@@ -40,6 +40,8 @@ var kept = []mutation{
 		"    redis.call('ZADD', alive, now + RECALLED, '^')\n", ""),
 	cut("a recall takes the keepers out of the register", "luascripts/permits/shared/recall.lua", scriptTests, "TestModelOfPermits",
 		"  redis.call('DEL', keepers)\n", ""),
+	cut("another program's register of keepers ends no call in its midst", "luascripts/permits/shared/recall.lua", scriptTests, "TestForeignKeys",
+		"redis.pcall(", "redis.call("),
 	cut("nothing is kept once Shutdown has begun", "internal/localturns/keep.go", permitTests, "TestShutdownWaitsForUsers",
 		"\th.stopped.Store(true)\n", ""),
 	cut("an acquisition from memory looks for Close", "internal/localturns/own.go", "./internal/localturns", "TestAcquisitionFromMemoryLooks",

@@ -242,6 +242,28 @@ func TestCopyOfAnEnterRegistersNoKeeper(t *testing.T) {
 	})
 }
 
+// The keys of what is seldom needed are another program's. A waiter keeps its place and is served, and nobody is told that it
+// was not called for: not the process that asks for one waiter that is there and for one that is not.
+func TestForeignKeysBesideALease(t *testing.T) {
+	each(t, false, func(w *world) {
+		for _, part := range []string{"keepers", "revoked"} {
+			w.rdb.Set(w.Context(), w.res.Part(part), "another program's", 0)
+		}
+		holder, waiter, unknown := w.request(hereHandle, 1, 1, time.Minute), w.request(thereHandle, 1, 1, time.Minute), w.request(thereHandle, 1, 1, time.Minute)
+		w.enter(holder, life.Granted)
+		w.enter(waiter, life.Queued)
+		reply := w.ask(waiter, unknown)
+		redistest.Check(w, reply.Waiters[0].Code == life.Queued && reply.Waiters[1].Code == life.Gone, "the ask says %+v", reply.Waiters)
+		until := w.now() + time.Minute.Microseconds()
+		redistest.Expect(w, w.leave(unknown, until).Code, life.Gone, "the leave of what is not there says %d")
+		late := redistest.Must(w.tryEnter(unknown, protocol.EnterOptions{Wait: true}))(w)
+		redistest.Expect(w, late.Code, life.GivenUp, "its late enter is answered with %d")
+		w.leave(holder, 0)
+		held := w.holders()
+		redistest.Check(w, len(held) == 1 && held[waiter.member] != 0, "%v hold it", held)
+	})
+}
+
 // What another version may have left in the queue stops nobody.
 func TestMemberOfAnotherForm(t *testing.T) {
 	each(t, true, func(w *world) {

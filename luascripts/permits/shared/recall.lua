@@ -4,7 +4,7 @@
 -- while it stands is not kept, so lasting contention causes one message per keeper, and no more. "^?" stands for
 -- COMING after the message: permits may be on their way, so that a try is worth a short wait.
 -- recall returns whether permits may be on their way. It looks at the register of keepers, which has a member per
--- process, and at no holder. A lock's holder says in its handle whether it keeps. Without keepers nothing is written.
+-- process (a key of a wrong type: none). A lock's handle says whether it keeps. Without keepers nothing is written.
 -- Concurrency: an enter of a keeper ran before this, and its process is told; or it runs later, while the mark
 -- stands, and its reply says so; or after that, when nobody has found the key full for a while. The message may be
 -- lost: the keeper asks once a second, and is not registered then.
@@ -18,7 +18,7 @@ local function recall()
   end
   if fenced and not string.find(earliest()[1] or '', '^[%w_-]+@?%^') then return false end
   local keepers = string.sub(holders, 1, string.find(holders, '}', 1, true) + 1) .. 'keepers'
-  local all = redis.call('ZRANGE', keepers, '(' .. now, '+inf', 'BYSCORE')
+  local all = redis.pcall('ZRANGE', keepers, '(' .. now, '+inf', 'BYSCORE')
   if #all == 0 then return false end
   redis.call('DEL', keepers)
   redis.call('ZADD', alive, now + RECALLED, '^', now + COMING, '^?')
