@@ -19,7 +19,7 @@ if remains == 0 then
   -- include shared/why_gone
   if gone then return gone end
 elseif not recalled then
+  redis.call('PEXPIREAT', keepers, now + KEEPER) -- first, because it is allowed when memory has run out
   redis.call('ZADD', keepers, 'XX', now + KEEPER, handle)
-  redis.call('PEXPIREAT', keepers, now + KEEPER)
 end
 return { remains, waiting, in_use, limit, recalled and 1 or 0 }

@@ -47,13 +47,9 @@ local sign = redis.call('ZSCORE', alive, member)
 local last = last_token()
 
 if expiry > now then
-  local till = now + term
-  if till > expiry then
-    redis.call('PEXPIREAT', holders, till, 'GT') -- first, because it is allowed when memory has run out
-    redis.call('ZADD', holders, 'XX', 'GT', till, member)
-  else
-    till = expiry
-  end
+  local till = math.max(expiry, now + term)
+  redis.call('PEXPIREAT', holders, till, 'GT') -- first, because it is allowed when memory has run out
+  redis.call('ZADD', holders, 'XX', 'GT', till, member)
   if ARGV[9] == '1' and token > (last or 0) then
     set_fence(token)
     last = token

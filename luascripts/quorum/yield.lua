@@ -18,7 +18,7 @@ if expiry <= now or not votes then return { 0, us, 0, 0 } end
 local _, ticket = first_waiter()
 local own = ticket_of(member)
 if not ticket or ticket >= own then return { 1, us, expiry - now, last_token() or 0 } end
+redis.call('ZREM', holders, member) -- first, because it is allowed when memory has run out
 enqueue(member, own)
-redis.call('ZREM', holders, member)
 advance()
 return { 2, us, 0, 0 }

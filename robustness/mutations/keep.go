@@ -40,6 +40,8 @@ var kept = []mutation{
 		"    redis.call('ZADD', alive, now + RECALLED, '^')\n", ""),
 	cut("a recall takes the keepers out of the register", "luascripts/permits/shared/recall.lua", scriptTests, "TestModelOfPermits",
 		"  redis.call('DEL', keepers)\n", ""),
+	cutOnServers("a kept lease is renewed though memory has run out", "luascripts/permits/renew_keep.lua", scriptTests, "TestRenewalsAndYields",
+		"  redis.call('PEXPIREAT', keepers, now + KEEPER) -- first", "  -- first"),
 	cut("another program's register of keepers ends no call in its midst", "luascripts/permits/shared/recall.lua", scriptTests, "TestForeignKeys",
 		"redis.pcall(", "redis.call("),
 	cut("nothing is kept once Shutdown has begun", "internal/localturns/keep.go", permitTests, "TestShutdownWaitsForUsers",

@@ -18,6 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/setting"
 	"github.com/leasehold-go/leasehold/internal/totals"
+	"github.com/leasehold-go/leasehold/luascripts"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -262,6 +263,37 @@ func TestForeignKeysBesideALease(t *testing.T) {
 		held := w.holders()
 		redistest.Check(w, len(held) == 1 && held[waiter.member] != 0, "%v hold it", held)
 	})
+}
+
+// A server whose memory has run out refuses no renewal of a kept lease, also one that moves no expiry, none of a vote, and
+// no vote that is given back to an earlier ticket.
+func TestRenewalsAndYieldsNeedNoMemory(t *testing.T) {
+	w := newWorld(t, redistest.StartServer(t, redistest.Newest(t)).Client(), false)
+	kept := w.request(hereHandle+"^", 1, 2, time.Minute)
+	w.enter(kept, life.Granted)
+	quorum := redistest.Must(keys.Family{Kind: keys.Quorum, Name: redistest.Name(t)}.Resource("k"))(t)
+	run := func(text string, parts []string, args ...any) ([]any, error) {
+		var names []string
+		for _, part := range parts {
+			names = append(names, quorum.Part(part))
+		}
+		return redis.NewScript(text).Run(t.Context(), w.rdb, names, args...).Slice()
+	}
+	all := []string{"holders", "queue", "alive", "fence", "born"}
+	look := redistest.Must(run(luascripts.QuorumLook(), all[4:], 0, 1, 60_000, 0, 0))(t)
+	redistest.Must(run(luascripts.QuorumLook(), all[4:], look[2], 0, 60_000, 0, 1))(t)
+	later, earlier := thereHandle+".1.1.60000.1.2000.1", hereHandle+".1.1.60000.1.1000.1"
+	for _, member := range []string{later, earlier} {
+		redistest.Must(run(luascripts.QuorumEnter(), all, member, 0, 60_000, 0, 60_000, "wait", 0, 0, 0))(t)
+	}
+	redistest.WantErr(t, w.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	v, err := w.client.Do(t.Context(), kept.Renew(protocol.RenewOptions{Term: time.Millisecond, Counts: true, Keeps: true}))
+	redistest.Check(t, err == nil && v[0] > 0, "the renewal was answered with %v, %v", v, err)
+	raised, err := run(luascripts.QuorumEnter(), all, later, 0, 60_000, 0, 1, "renew", int64(4e15), 0, 1)
+	redistest.Check(t, err == nil && raised[3] == any(int64(4e15)), "a renewal that raises the fence was answered with %v, %v", raised, err)
+	yielded, err := run(luascripts.QuorumYield(), all, later, 0, 60_000, math.MaxInt64)
+	redistest.Check(t, err == nil && yielded[0] == any(int64(2)), "the yield was answered with %v, %v", yielded, err)
+	redistest.Expect(t, w.rdb.ZRange(t.Context(), quorum.Part("holders"), 0, -1).Val()[0], earlier, "%s has the vote")
 }
 
 // What another version may have left in the queue stops nobody.
