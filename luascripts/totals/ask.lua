@@ -18,12 +18,12 @@ for i = 3, #ARGV do asked[i - 2] = ARGV[i] end
 -- Reads come first, of every key that is written later: a wrong type ends the script here.
 local tickets = #asked > 0 and redis.call('ZMSCORE', queue, unpack(asked)) or {}
 for _, set in ipairs({ queue, line, alive, places }) do redis.call('ZCARD', set) end
+keep(alive, now + ALIVE) -- first, because it is allowed when memory has run out
 if #asked > 0 then
   redis.call('PEXPIREAT', queue, now + ALIVE)
   redis.call('PEXPIREAT', line, now + ALIVE)
   redis.call('PEXPIREAT', ready, now + ALIVE)
   redis.call('PEXPIREAT', turns, now + turns_kept)
-  keep(alive, now + ALIVE)
 end
 
 local signs, in_line, queued_keys, known, refused = {}, {}, {}, {}, {}

@@ -265,8 +265,8 @@ func TestForeignKeysBesideALease(t *testing.T) {
 	})
 }
 
-// A server whose memory has run out refuses no renewal of a kept lease, also one that moves no expiry, none of a vote, and
-// no vote that is given back to an earlier ticket.
+// A server whose memory has run out refuses no renewal of a kept lease, also one that moves no expiry, none of a vote, no
+// vote that is given back to an earlier ticket, and no call that goes on where another one stopped.
 func TestRenewalsAndYieldsNeedNoMemory(t *testing.T) {
 	w := newWorld(t, redistest.StartServer(t, redistest.Newest(t)).Client(), false)
 	kept := w.request(hereHandle+"^", 1, 2, time.Minute)
@@ -286,9 +286,16 @@ func TestRenewalsAndYieldsNeedNoMemory(t *testing.T) {
 	for _, member := range []string{later, earlier} {
 		redistest.Must(run(luascripts.QuorumEnter(), all, member, 0, 60_000, 0, 60_000, "wait", 0, 0, 0))(t)
 	}
+	shared := redistest.Must(totals.NewFamily(keys.Family{Kind: keys.Semaphore, Name: redistest.Name(t)}, 5, 0).Resource("k"))(t)
+	taken := shared.Request(protocol.Terms{Handle: hereHandle, Seq: 1, Permits: 1, TTL: time.Minute, Limit: 5, Want: 1})
+	redistest.Must(w.client.Do(t.Context(), taken.Enter(protocol.EnterOptions{})))(t)
+	w.rdb.Del(t.Context(), keys.Beside(shared.FirstKey(), "places"))
+
 	redistest.WantErr(t, w.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	v, err := w.client.Do(t.Context(), kept.Renew(protocol.RenewOptions{Term: time.Millisecond, Counts: true, Keeps: true}))
 	redistest.Check(t, err == nil && v[0] > 0, "the renewal was answered with %v, %v", v, err)
+	_, err = w.client.Do(t.Context(), shared.GoOn(hereHandle))
+	redistest.WantErr(t, err)
 	raised, err := run(luascripts.QuorumEnter(), all, later, 0, 60_000, 0, 1, "renew", int64(4e15), 0, 1)
 	redistest.Check(t, err == nil && raised[3] == any(int64(4e15)), "a renewal that raises the fence was answered with %v, %v", raised, err)
 	yielded, err := run(luascripts.QuorumYield(), all, later, 0, 60_000, math.MaxInt64)

@@ -182,12 +182,12 @@ func (f *family) leave(member string, void int64) []int64 {
 
 func (f *family) ask(handle string, callerTotal int, members []string) outcome {
 	f.begin(handle, callerTotal)
+	f.alive.keep(f.now + aliveFor)
 	if len(members) > 0 {
 		for _, c := range []*cell{f.queue, f.line, f.ready} {
 			c.expire(f.now + aliveFor)
 		}
 		f.turns.expire(f.turnsUntil())
-		f.alive.keep(f.now + aliveFor)
 	}
 	var lost []string
 	refused := map[string]bool{}
