@@ -94,10 +94,16 @@ func difference(got, want outcome, sent, wantSent []string, cells, wantCells []*
 	return ""
 }
 
-// pass lets time pass: to just before, at or just after something happens by itself, or by any time.
+// pass lets time pass: to just before, at or just after something happens by itself, or by any time. The clock of a real
+// server goes back now and then.
 func (m *machine) pass(t *rapid.T) {
 	now := m.us()
 	d := rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(1_000, 10_000_000)).Draw(t, "µs")
+	if m.mini == nil && rapid.IntRange(0, 5).Draw(t, "back") == 5 {
+		m.Logf("   the clock goes back by %v", time.Duration(d)*time.Microsecond)
+		m.setClock(m.now.Add(time.Duration(-d) * time.Microsecond))
+		return
+	}
 	if times := m.model.times(); len(times) > 0 && rapid.IntRange(0, 3).Draw(t, "to a time") > 0 {
 		i := rapid.IntRange(0, len(times)-1).Draw(t, "which")
 		d = max(0, times[i]*1000-now+rapid.SampledFrom([]int64{0, -1, 1, 1000, -1000}).Draw(t, "by"))
