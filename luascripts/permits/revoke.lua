@@ -19,11 +19,14 @@ local before = redis.call('HGET', revoked, id)
 redis.call('XLEN', audit)
 redis.call('ZCARD', queue)
 redis.call('ZCARD', alive)
-if fenced then redis.call('GET', fence) else redis.call('GET', stored_limit) end
-local remains = math.max(0, math.ceil(tonumber(redis.call('ZSCORE', holders, member) or 0)) - now) -- see held_since
+local last = tonumber(redis.call('GET', fence) or '') or 0 -- or the stored limit
+local expiry = math.ceil(tonumber(redis.call('ZSCORE', holders, member) or 0)) -- see held_since
+local remains = math.max(0, expiry - now)
 
 local n = tonumber(string.match(member, '^[^.]+%.%d+%.(%d+)') or 1)
 redis.call('ZREM', holders, unpack(members_of(member, n)))
+-- If the clock went back since the grant, tokens of turns (leave_turns) may be above the fence, but not above the end.
+if fenced and last > us and last < expiry * 1000 then redis.call('SET', fence, expiry * 1000, 'PX', 86400000) end
 local state = before and 2 or 0
 local waited = redis.call('ZREM', queue, member) == 1
 if remains > 0 or waited then

@@ -18,6 +18,8 @@ var revoked = []mutation{
 		"unpack(members_of(member, n))", "member"),
 	cut("revoke: what is free is handed on", "luascripts/permits/revoke.lua", scriptTests, "Model",
 		"  advance()\n", ""),
+	cut("revoke: the next token is above those of turns, though the clock went back", "luascripts/permits/revoke.lua", lockTests, "TestTokensRiseAfterARev",
+		"redis.call('SET', fence, expiry * 1000, 'PX', 86400000)", "last = 0"),
 	cut("revoke: the first reason stays", "luascripts/permits/revoke.lua", scriptTests, "RevokedTwice",
 		"if not before then mark", "if true then mark"),
 	cut("revoke: a mark is the attempt's own", "luascripts/shared/why_gone.lua", scriptTests+" "+simulation, "Model|Simulation",

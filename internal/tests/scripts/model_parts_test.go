@@ -259,6 +259,10 @@ func (p *permitsModel) revoke(member, id, reason string) outcome {
 	p.own = "" // nobody's outcomes ride in the reply
 	t, remains := parseTerms(member), p.left(member)
 	p.held.drop(t.memberPermits...)
+	last, _ := strconv.ParseInt(p.word.text, 10, 64)
+	if end := (p.now + remains) * 1000; p.fenced && remains > 0 && last > p.us && last < end {
+		p.put(p.word, strconv.FormatInt(end, 10), p.c.fence)
+	}
 	waits := p.queue.drop(member) > 0
 	state := p.takeAway(member, id, reason, leaseOrWaiter(remains), remains > 0 || waits, t.permits, remains)
 	if state > 0 {

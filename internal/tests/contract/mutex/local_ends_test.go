@@ -120,6 +120,29 @@ func TestATokenAheadOfTheClockIsNotCountedOn(t *testing.T) {
 	})
 }
 
+// A process has numbered the tokens of its turns itself, and the server's clock has gone back since, as after a failover to
+// a replica whose clock is behind. Then the lease is revoked: the next owner's token is above those of all turns.
+func TestTokensRiseAfterARevocationOnAClockThatWentBack(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		m, _ := f.open(localFor(time.Second))
+		other, _ := f.open()
+		l := f.take(m, "k")
+		for range 3 {
+			w := line(f.Context(), m, f)
+			time.Sleep(time.Millisecond)
+			unlock(f, l)
+			l = w.Got()
+		}
+		redistest.Check(f, l.Token() > f.fence("k"), "the fence knows the token of the turn")
+		f.Server.SetTime(time.Now().Add(-10 * time.Second))
+		redistest.WantErr(f, other.Revoke(f.Context(), "k", l.ID(), "a test"))
+		next := f.take(other, "k")
+		redistest.Check(f, next.Token() > l.Token(), "the token %d comes after %d", next.Token(), l.Token())
+		redistest.WantErr(f, l.Unlock(), leasehold.ErrRevoked)
+		unlock(f, next)
+	})
+}
+
 // MaxWait of the first caller, whose enter is not answered, ends its wait alone.
 func TestMaxWaitOfTheFirstCallerIsItsOwn(t *testing.T) {
 	bubble(t, func(f *fixture) {
