@@ -106,6 +106,8 @@ var commands = []mutation{
 		"all = append(all, reading{\"the replica \" + r.addr, by})", "_ = by"),
 	cutOnServers("doctor: a replica is asked with the password of its own primary", "cmd/leasehold/internal/doctor/replicas.go", "./cmd/leasehold/internal/doctor", "TestReplicaAndItsLag",
 		"n.dial(r.addr)", "v.nodes[len(v.nodes)-1].dial(r.addr)"),
+	cutOnServers("doctor: a replica is no server of a quorum", "cmd/leasehold/internal/doctor/replicas.go", "./cmd/leasehold/internal/doctor", "TestServersOfAQuorum",
+		"n.info[\"role\"] == \"slave\"", "false"),
 	cut("the page: slow clients make room", "cmd/leasehold/internal/cli/connections.go", "./cmd/leasehold", "TestSlowClients",
 		"case own >= b.perClient:", "case own < 0:"),
 	cut("the page: a request that comes byte by byte ends, also one that is refused", "cmd/leasehold/internal/cli/serve.go", "./cmd/leasehold", "TestSlowClients",

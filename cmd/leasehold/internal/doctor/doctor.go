@@ -244,7 +244,7 @@ func (v *visit) persistence(ctx context.Context) {
 		}
 		for _, name := range []string{"rdb_last_bgsave_status", "aof_last_write_status", "aof_last_bgrewrite_status"} {
 			if status := n.info[name]; status != "" && status != "ok" {
-				v.find(Finding{check, Bad, n.name + " says " + name + ": " + status, "It may refuse writes: nothing is granted then.", "See the server's log: often its disk is full."})
+				v.find(Finding{"disk", Bad, n.name + " says " + name + ": " + status, "It may refuse writes: nothing is granted then.", "See the server's log: often its disk is full."})
 			}
 		}
 	})

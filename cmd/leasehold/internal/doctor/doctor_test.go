@@ -3,6 +3,7 @@ package doctor
 import (
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -274,6 +275,18 @@ func TestServersOfAQuorumAreJudgedTogether(t *testing.T) {
 	redistest.WantErr(t, rdbs[1].ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
 	redistest.WantErr(t, rdbs[1].ConfigSet(t.Context(), "maxmemory", "100mb").Err())
 	want(t, look(rdbs...), "eviction", Bad, servers[1].Addr()+" has maxmemory-policy allkeys-lru")
+
+	dir := redistest.Must(rdbs[0].ConfigGet(t.Context(), "dir").Result())(t)["dir"]
+	redistest.NoError(t, os.RemoveAll(dir))
+	redistest.Eventually(t, "a snapshot to fail", func() bool {
+		_ = rdbs[0].BgSave(t.Context()).Err()
+		return strings.Contains(rdbs[0].Info(t.Context(), "persistence").Val(), "rdb_last_bgsave_status:err")
+	})
+	want(t, look(rdbs...), "disk", Bad, servers[0].Addr()+" says rdb_last_bgsave_status: err", "may refuse writes")
+
+	host, port, _ := net.SplitHostPort(servers[1].Addr())
+	redistest.WantErr(t, rdbs[2].SlaveOf(t.Context(), host, port).Err())
+	want(t, look(rdbs...), "quorum", Bad, servers[2].Addr()+" is a replica")
 
 	servers[2].Kill()
 	want(t, look(rdbs...), "quorum", Bad, servers[2].Addr()+" does not answer")

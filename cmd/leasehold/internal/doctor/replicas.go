@@ -235,6 +235,9 @@ func (v *visit) independent(check string) {
 	seen := map[string]string{}
 	for _, n := range v.nodes {
 		run := n.info["run_id"]
+		if n.info["role"] == "slave" {
+			v.find(Finding{check, Bad, n.name + " is a replica", "It refuses writes: it does not vote.", "Use its primary."})
+		}
 		switch first := seen[run]; {
 		case run == "":
 			v.find(Finding{check, Bad, n.name + " does not tell its run id: INFO is refused", "A restart of it could not be recognised: it does not vote.", "Allow +info to the user."})
