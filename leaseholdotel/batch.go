@@ -1,7 +1,10 @@
 package leaseholdotel
 
 import (
+	"fmt"
 	"sync"
+
+	"go.opentelemetry.io/otel"
 
 	"github.com/leasehold-go/leasehold"
 )
@@ -48,9 +51,19 @@ func (b *batch) recordAll() {
 	b.kept, b.empty = b.empty, nil
 	b.mu.Unlock()
 	for _, e := range events {
-		b.record(e)
+		b.try(e)
 	}
 	b.mu.Lock()
 	b.empty = events[:0]
 	b.mu.Unlock()
+}
+
+// try records an event. Views and filters of the MeterProvider may panic, here on a goroutine of ours.
+func (b *batch) try(e leasehold.Event) {
+	defer func() {
+		if p := recover(); p != nil {
+			otel.Handle(fmt.Errorf("leaseholdotel: the MeterProvider panicked: %v", p))
+		}
+	}()
+	b.record(e)
 }

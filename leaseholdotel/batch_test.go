@@ -150,3 +150,20 @@ func TestBatchesAreRecordedWithoutACollection(t *testing.T) {
 	}
 	redistest.Get(t, "a record", recorded)
 }
+
+// A provider whose code panics ends no process, and spoils no other event.
+func TestProviderThatPanicsSpoilsNoOtherEvent(t *testing.T) {
+	calls := 0
+	reader := sdk.NewManualReader()
+	provider := sdk.NewMeterProvider(sdk.WithReader(reader), sdk.WithExemplarFilter(func(context.Context) bool {
+		if calls++; calls == 100 {
+			panic("the filter is broken")
+		}
+		return false
+	}))
+	o := redistest.Must(leaseholdotel.New(leaseholdotel.Config{MeterProvider: provider}))(t)
+	for range 1_000 {
+		o.Observe(released)
+	}
+	redistest.AtLeast(t, read(t, reader)["hold.duration[s]{mutex released}"], 999, "%v holds were counted")
+}

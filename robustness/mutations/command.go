@@ -86,6 +86,8 @@ var commands = []mutation{
 		"	defer func() { o.batch.keep(e) }()\n", "	defer func() {\n\t\tif p := recover(); p != nil {\n\t\t\tpanic(p)\n\t\t}\n\t\to.batch.keep(e)\n\t}()\n"),
 	cut("telemetry: a ctx is not used later", "leaseholdotel/observer.go", "./leaseholdotel", "TestCtxIsNotUsedLater",
 		"e.Context = trace.ContextWithSpanContext(e.Context, span)", "e.Context = ctx"),
+	cut("telemetry: a provider that panics ends no process", "leaseholdotel/batch.go", "./leaseholdotel", "TestProviderThatPanics",
+		"		b.try(e)\n", "		b.record(e)\n"),
 	cut("fencing example: the condition keeps a stale write out", "examples/fencing/main.go", "./examples/fencing", "TestStaleOwner",
 		"WHERE id = $2 AND last_token < $3", "WHERE id = $2 AND last_token <> $3"),
 	cut("leader example: leaders beside each other are found", "examples/leader/main.go", "./examples", "TestExamples",
