@@ -134,11 +134,20 @@ var stories = map[string]string{
 	"unavailable soon after the machine stood still, and later": `server stall 0-900 quiet; w1 lock 1100-1101 class=unavailable; =>;
 		w1 lock 1900-1901 class=unavailable; => outcome`,
 	"an error that nobody expects": `w1 lock 0-1 class=other; => outcome`,
+	"lost":                         heldByA + `w1 unlock 800-801 for=a class=lost; =>`,
+	"lost, under faults of no one": heldByA + `w1 unlock 800-801 for=a class=lost quiet; => outcome; w1 stall 300-500; =>`,
+	"given back twice":             heldByA + `w1 unlock 800-801 for=a class=released; => outcome`,
+	"gone, and given back":         tenant + `- forget 100-110 key=t0; w1 release 200-201 key=t0 for=a; => outcome`,
+	"gone, and lost":               tenant + `- forget 100-110 key=t0; w1 release 200-201 key=t0 for=a class=lost; =>`,
+	"gone, and given back late":    tenant + `- forget 100-110 key=t0; w1 release 200-301 key=t0 for=a; =>`,
+	"gone as it is given back":     tenant + `- forget 100-110 key=t0; w1 release 105-111 key=t0 for=a; =>`,
+	"revoked, and given back":      tenant + `w3 revoke 100-110 key=t0 lease=a; w1 release 200-201 key=t0 for=a; => outcome`,
 }
 
 const (
 	threeOfTotal = `w1 acquire 0-1 key=t0 deadline=900 =a; w1 release 50-51 key=t0 for=a deadline=900; w1 acquire 10-11 key=t1 deadline=900 =b;
 		w1 release 50-51 key=t1 for=b deadline=900; w1 acquire 20-21 key=t2 deadline=900 =c; w1 release 50-51 key=t2 for=c deadline=900; `
+	tenant    = `w1 acquire 0-1 key=t0 lease=a =a; `
 	toldByR   = `w1 ended 120 for=a deadline=1020 why=r; w1 unlock 130-131 for=a; `
 	loadsAndR = `w1 read 0-200 =a; w1 load 1-190 for=a =l; w3 revoke 100-110 key=c0 lease=a =r; w1 ended 180 for=l deadline=1080 why=r;
 		w2 read 50-300 =b; w2 load 112-290 for=b; `

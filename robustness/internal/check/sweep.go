@@ -201,16 +201,33 @@ func (r *Report) served(h *history.History) {
 // out of reach says so at once, until one that it sends to try has an answer.
 const settled = time.Second
 
-// outcomes checks that no call failed in a way that nobody expects.
+// outcomes checks that no call failed in a way that nobody expects, and that none says that it gave back what
+// was gone before.
 func (r *Report) outcomes(h *history.History) {
-	for _, o := range h.Ops {
+	calls, revoked := map[string]*history.Operation{}, h.Revocations()
+	for _, o := range h.Ops { // by call
+		calls[name(o)] = o
+		of := o // what got the lease that o ends, or o itself
+		if got := calls[history.Name(o.Worker, o.For)]; got != nil {
+			of = got
+		}
+		quiet := h.Terms.Quiet && !h.StoodStill(of.At-int64(settled), o.Return, 100*time.Millisecond)
 		switch {
-		case o.Class == history.Other:
+		case o.Class == history.Other, o.Class == history.Released:
 			r.bad("outcome", o.Key, "%s %s: %s", o.Op, name(o), o.Text)
 		case o.Op == history.Close && o.Return != history.Forever && o.Class != history.OK:
 			r.bad("outcome", o.Key, "close: %s", o.Text)
-		case o.Class == history.Unavailable && h.Terms.Quiet && !h.StoodStill(o.At-int64(settled), o.Return, 100*time.Millisecond):
+		case quiet && (o.Class == history.Unavailable || o.Class == history.Lost):
 			r.bad("outcome", o.Key, "%s %s: %s", o.Op, name(o), o.Text)
+		case o.Op == history.Release && o.Key[0] == 't' && o.Succeeded(): // several turns may be on one lease of another kind
+			by := revoked[of.Lease]
+			gone := by != nil && by.Succeeded() && by.Return < o.At && len(h.Losses) == 0
+			if o.Return < min(o.Deadline, o.At+int64(lateness)) { // else it may have been sent twice, or have expired
+				gone = gone || slices.ContainsFunc(h.Losses, func(x history.Loss) bool { return x.Key == o.Key && of.Return < x.From && x.To < o.At })
+			}
+			if gone {
+				r.bad("outcome", o.Key, "%s %s gave back what was gone", o.Op, name(o))
+			}
 		}
 	}
 }
