@@ -23,6 +23,12 @@ var walked = []mutation{
 		"\t\tgiveBack(answers())\n\t\tanswers = func() []answer { return nil }\n", ""),
 	walk("simulation: a loss of one ends the Context of all", "multi/acquire.go", "TestSimulationOfSeveral", 60,
 		"\t\ta.of.lease.CancelAtEnd(t.ctx, t.cancel)\n", ""),
+	walk("simulation: a lease of several lasts as long as the first of them", "multi/lease.go", "TestSimulationOfSeveral", 0,
+		"at.Before(earliest)", "at.After(earliest)"),
+	walk("simulation: a value is served for as long as it may be", "singleflight/lookup.go", "TestSimulation$", 0,
+		"e.age-e.env.Fresh < d", "d >= 0"),
+	walk("simulation: a try is refused only where somebody holds or waits", "internal/lease/acquire.go", "TestSimulation$", 20,
+		"\tinto.check()\n", "\tif into.check(); !of.Wait && time.Now().UnixMicro()%10 == 0 {\n\t\treturn nil, leasehold.ErrBusy\n\t}\n"),
 	walk("simulation: a process that keeps leases hears recalls", "internal/lease/messages.go", "TestSimulationOfKeptLeases", 60,
 		"\t\t\tm.keeper.Recalled(key)\n", "\t\t\t_ = key\n"),
 }

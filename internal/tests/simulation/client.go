@@ -26,6 +26,7 @@ type client struct {
 	local  time.Duration // LocalFor
 	near   time.Duration // NearFor
 	keep   time.Duration // KeepFor
+	stale  time.Duration // StaleFor, or StaleIfError
 	sem    *semaphore.Semaphore
 	total  *semaphore.Semaphore // of a family with a total
 	mtx    *mutex.Mutex
@@ -70,13 +71,14 @@ func (w *world) newClient(number int) *client {
 	// Client 1 has StaleIfError: while Redis is away it would serve copies from before an invalidation.
 	c.near = []time.Duration{500 * time.Millisecond, 0, 150 * time.Millisecond, 2 * time.Second}[number%4]
 	cfg.NearFor = c.near
+	c.stale = []time.Duration{time.Second, 2 * time.Second, time.Second, 0}[number%4]
 	switch number % 4 {
 	case 0:
-		cfg.StaleFor, cfg.EarlyRefresh = time.Second, 1
+		cfg.StaleFor, cfg.EarlyRefresh = c.stale, 1
 	case 1:
-		cfg.ErrorTTL, cfg.StaleIfError = errorTTL, 2*time.Second
+		cfg.ErrorTTL, cfg.StaleIfError = errorTTL, c.stale
 	case 2:
-		cfg.StaleFor, cfg.SoftTimeout = time.Second, 150*time.Millisecond
+		cfg.StaleFor, cfg.SoftTimeout = c.stale, 150*time.Millisecond
 	}
 	c.group = redistest.Must(singleflight.New(c.rdb, cfg))(w.tb)
 	w.ever = append(w.ever, c)

@@ -151,10 +151,10 @@ func (w *world) ask(c *client, st step) {
 	if w.over() || dead {
 		return
 	}
-	for key, value := range got {
-		w.read(a, key, value, from)
-	}
 	good = good && w.calm(a.from, a.to)
+	for key, value := range got {
+		w.read(a, key, value, from, good)
+	}
 	what := string(st.verb)
 	switch {
 	case err == nil:
@@ -236,8 +236,8 @@ func (w *world) loadMany(ctx context.Context, c *client, st step, missing []stri
 	return values, all.Wait()
 }
 
-// read checks a value that a caller got: S5.
-func (w *world) read(a *asking, key, value string, from singleflight.Source) {
+// read checks a value that a caller got: S5, and its age.
+func (w *world) read(a *asking, key, value string, from singleflight.Source, good bool) {
 	n, err := strconv.Atoi(strings.TrimRight(value, "."))
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -250,6 +250,10 @@ func (w *world) read(a *asking, key, value string, from singleflight.Source) {
 		return
 	}
 	w.seen(a, key, n, from.String())
+	l := w.flights.loads[n]
+	age := a.from.Sub(l.to)
+	w.failIf(good && !l.to.IsZero() && age > valueTTL+a.client.stale+100*time.Millisecond,
+		"S5", "%s by client %d got a value of %s (%s) that was loaded %v before", a.st, a.client.number, key, from, age)
 }
 
 // seen checks that a caller came before whatever invalidated what it saw. Called with the lock.

@@ -45,18 +45,18 @@ func (w *world) resumes(b *belief) {
 	}
 }
 
-// refusedByKept judges a TryAcquire that says "busy": it must not if nobody uses the key, and it says so in time.
-func (w *world) refusedByKept(b *belief, good bool, waited time.Duration) {
-	if !good || !w.keepsAny() {
+// busy judges a TryAcquire that says so: it must not if nobody uses the key, and it says so in time.
+func (w *world) busy(b *belief, good bool, waited time.Duration) {
+	if !good {
 		return
 	}
 	w.failIf(waited > triesFor+handedIn,
-		"keep", "a try of %s %s by client %d waited for %v", b.kind, b.key, b.client.number, waited)
+		"S4", "a try of %s %s by client %d waited for %v", b.kind, b.key, b.client.number, waited)
 	w.mu.Lock()
 	unused := !b.askedInUse && w.leases.calls[b.kind+b.key] == b.call && !w.leases.usedNow(nil, b.kind, b.key)
 	w.mu.Unlock()
 	w.failIf(unused && b.kind != "tot" && b.permits == 1 && w.allNoticed(),
-		"keep", "a try of %s %s by client %d at %v was refused, although nobody used it", b.kind, b.key, b.client.number, w.since(b.asked))
+		"S4", "a try of %s %s by client %d at %v was refused, although nobody used it", b.kind, b.key, b.client.number, w.since(b.asked))
 }
 
 // allNoticed reports whether no client has connections of no use.

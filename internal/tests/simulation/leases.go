@@ -152,7 +152,7 @@ func (w *world) refused(b *belief, st step, err error, good, stopped, ending boo
 	case errors.Is(err, leasehold.ErrBusy):
 		w.note("busy")
 		w.failIf(!st.try, "S4", "%s: %v, of a call that waits", st, err)
-		w.refusedByKept(b, good, waited)
+		w.busy(b, good, waited)
 	case strings.Contains(err.Error(), "the limit is") && least < b.permits:
 		w.note("limited")
 	default:

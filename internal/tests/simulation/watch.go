@@ -35,7 +35,7 @@ func (w *world) lookAt(b *belief) {
 	w.mu.Lock()
 	flushed := w.leases.flushedSince(b.counts())
 	w.mu.Unlock()
-	if flushed || b.alone {
+	if flushed || b.alone { // see lookAtAlone
 		return
 	}
 	// The deadline first: a renewal may move both meanwhile.
@@ -100,8 +100,32 @@ func (w *world) watchBeliefs() {
 	}
 	w.mu.Unlock()
 	for _, b := range all {
-		w.lookAt(b)
+		if w.lookAt(b); b.alone {
+			w.lookAtAlone(b)
+		}
 	}
+}
+
+// lookAtAlone is lookAt for a lease whose ID is not known: its client must have one like it.
+func (w *world) lookAtAlone(b *belief) {
+	deadline, now := b.lease.Deadline(), time.Now()
+	held := w.standing(b.kind, b.key).held
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, holds := w.leases.beliefs[b]; !holds || b.unsure || w.leases.revoking != "" || b.lease.Context().Err() != nil {
+		return // over just now
+	}
+	if deadline.IsZero() { // of a DoOnce
+		deadline = now
+	} else {
+		deadline = deadline.Add(10 * time.Millisecond)
+	}
+	for _, a := range held {
+		if a.label == b.client.label && a.permits >= b.permits && !a.ends.Before(deadline) {
+			return
+		}
+	}
+	w.fail("S3", "%s is believed until %v; the server has %v", b, w.since(deadline), held)
 }
 
 // watchLeases checks the cap by what the server has (S1), that nobody waits for
