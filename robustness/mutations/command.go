@@ -116,6 +116,8 @@ var commands = []mutation{
 		"ReadTimeout: requestBound", "ReadHeaderTimeout: requestBound"),
 	cut("the page: so it does in a server without a bound", "cmd/leasehold/page/page.go", "./cmd/leasehold/page", "TestHalfARequest",
 		"_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyBound))", "_ = bodyBound"),
+	cut("the page: a HEAD has no stream", "cmd/leasehold/page/page.go", "./cmd/leasehold/page", "TestHeadOfTheEvents",
+		"r.Method == http.MethodHead {", "false {"),
 	cut("the page: requests of a client are bounded", "cmd/leasehold/internal/cli/connections.go", "./cmd/leasehold", "TestRequestsOfAClient",
 		"if !b.of(clientOf(r.RemoteAddr) + kind).Allow() {", "if _ = kind; false {"),
 	cut("ls: a holder that hangs is not usual", "internal/listing/since.go", "./cmd/leasehold/internal/cli", "TestLeaseThatIsHeldForLong",

@@ -187,6 +187,10 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	w.Header().Set("X-Accel-Buffering", "no")
+	if r.Method == http.MethodHead { // which nothing would end
+		return
+	}
 	states, leave, err := p.hub.join(v)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -194,7 +198,6 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 	}
 	defer leave()
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no")
 	out := http.NewResponseController(w)
 	for {
 		select {

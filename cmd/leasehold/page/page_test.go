@@ -198,6 +198,17 @@ func fill(t *testing.T, rdb redis.UniversalClient, n, others int) {
 	redistest.Must(pipe.Exec(t.Context()))(t)
 }
 
+// A HEAD has no stream, which would hold up what comes next on its connection.
+func TestHeadOfTheEventsEnds(t *testing.T) {
+	s := serve(t, redistest.MiniClient(t), page.Options{})
+	client := &http.Client{Timeout: redistest.Soon, Transport: &http.Transport{MaxConnsPerHost: 1}}
+	defer client.CloseIdleConnections()
+	for range 2 {
+		resp := redistest.Must(client.Head(s.URL + "/events"))(t)
+		redistest.Expect(t, resp.StatusCode, http.StatusOK, "the status is %d")
+	}
+}
+
 // Ten browsers cost the server what one costs, and nobody's cost nothing, with 10,000 keys among 100,000 others.
 func TestTenBrowsersCostWhatOneCosts(t *testing.T) {
 	t.Parallel()
