@@ -116,12 +116,13 @@ func (w *worker) open(rdb, store *redis.Client) error {
 	var errs [5]error
 	ttl := w.Terms.TTL
 	local := []time.Duration{0, 5 * time.Millisecond, 50 * time.Millisecond}[w.Seed/3%3] // and in this
-	w.sem, errs[0] = semaphore.New(rdb, semaphore.Config{Name: w.Family, Limit: w.Terms.Limit, TTL: ttl, LocalFor: local})
+	keep := []time.Duration{0, ttl / 3}[w.Seed/9%2]
+	w.sem, errs[0] = semaphore.New(rdb, semaphore.Config{Name: w.Family, Limit: w.Terms.Limit, TTL: ttl, LocalFor: local, KeepFor: keep})
 	w.total, errs[1] = semaphore.New(rdb, semaphore.Config{
 		Name: w.Family, Limit: w.Terms.Limit, Total: w.Terms.Total, TTL: ttl,
 		ShareFor: func(key string) int { return 1 + int(key[1]-'0') },
 	})
-	w.mtx, errs[2] = mutex.New(rdb, mutex.Config{Name: w.Family, TTL: ttl, LocalFor: local})
+	w.mtx, errs[2] = mutex.New(rdb, mutex.Config{Name: w.Family, TTL: ttl, LocalFor: local, KeepFor: keep})
 	w.guard, errs[3] = mutex.NewGuard(store, mutex.GuardConfig{Name: w.Family})
 	cfg := singleflight.Config[string]{Name: w.Family, TTL: valueTTL, LeaseTTL: ttl}
 	switch w.Seed % 3 { // processes of one fleet may differ in this
