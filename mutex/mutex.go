@@ -23,6 +23,7 @@ type Mutex struct {
 	manager *lease.Manager
 	local   *localturns.Handle // nil: neither LocalFor nor KeepFor
 	quorum  *quorum.Family     // the servers of NewQuorum, instead of rdb; nil: one server or Cluster
+	maxWait time.Duration      // with quorum: Config.MaxWait
 }
 
 // New checks cfg and returns a handle. Its error names every bad field, with its value and its

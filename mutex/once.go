@@ -1,6 +1,7 @@
 package mutex
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -10,10 +11,14 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/permits"
+	"github.com/leasehold-go/leasehold/internal/protocol"
 )
 
-// minKeep is the shortest time for which the completion of a slot is remembered.
-const minKeep = time.Second
+const (
+	minKeep    = time.Second      // the shortest time for which the completion of a slot is remembered
+	lookWithin = 10 * time.Second // how long a look at a slot may take
+	lookTries  = 3 * time.Second  // how long a look that waits is begun anew where no majority answers, as a Lock is
+)
 
 // DoOnce runs fn under the lock of key, unless slot was completed before. It is for jobs that
 // several hosts start at about the same time. A lock alone runs such a job twice if the first
@@ -60,7 +65,16 @@ func (m *Mutex) once(ctx context.Context, op string, r run, wait bool) (ran bool
 		return false, m.manager.Reject(op, r.key, err)
 	}
 	if m.quorum != nil { // its enters do not look
-		if complete, err := m.isComplete(ctx, op, r.key, once); err != nil || complete {
+		within, tries := lookWithin, time.Duration(0)
+		if wait {
+			within, tries = min(within, cmp.Or(m.maxWait, within)), lookTries
+		}
+		began := time.Now()
+		complete, err := m.isComplete(ctx, op, r.key, once, within, tries)
+		if complete || errors.Is(err, leasehold.ErrUnavailable) {
+			m.manager.ReportLook(ctx, began, err)
+		}
+		if complete || err != nil {
 			return false, err
 		}
 	}
@@ -93,7 +107,7 @@ func (m *Mutex) once(ctx context.Context, op string, r run, wait bool) (ran bool
 	// only a holder completes it. Any other grant may be newer than the look. The former holder
 	// may have completed the slot in the very call that granted.
 	if !l.ByEnter() || m.quorum != nil {
-		if complete, err := m.isComplete(ctx, op, r.key, once); err != nil || complete {
+		if complete, err := m.isComplete(ctx, op, r.key, once, lookWithin, lookTries); err != nil || complete {
 			return false, err
 		}
 	}
@@ -121,21 +135,28 @@ func (m *Mutex) slot(r run) (*permits.Once, error) {
 	return permits.NewOnce(resource, keys.Shown(r.slot, m.family.Hash), r.keep), nil
 }
 
-// isComplete asks Redis whether a run is complete.
-func (m *Mutex) isComplete(ctx context.Context, op, key string, run *permits.Once) (complete bool, err error) {
-	if m.quorum != nil {
-		complete, err = m.quorum.IsComplete(ctx, run)
-	} else {
-		complete, _, err = call.Wait(ctx, m.manager.Go, func(ctx context.Context) (bool, error) {
-			reply, err := m.manager.Client().Do(ctx, run.IsComplete())
-			if err == nil && (len(reply) != 1 || reply[0] < 0 || reply[0] > 1) {
-				err = call.Malformed("is complete", reply)
+// isComplete asks Redis whether a run is complete, for as long as within. Several servers are asked again for tries.
+func (m *Mutex) isComplete(ctx context.Context, op, key string, run *permits.Once, within, tries time.Duration) (bool, error) {
+	complete := false // the look may go on after Run has returned an error
+	err := m.manager.Run(ctx, op, key, within, func(ctx context.Context, _ protocol.Resource) (err error) {
+		if m.quorum != nil {
+			for began := time.Now(); ; {
+				complete, err = m.quorum.IsComplete(ctx, run, within/2)
+				if err == nil || time.Since(began) > tries || ctx.Err() != nil || call.Lasting(err) {
+					return err
+				}
+				time.Sleep(50 * time.Millisecond)
 			}
-			return err == nil && reply[0] == 1, err
-		})
-	}
+		}
+		reply, err := m.manager.Client().Do(ctx, run.IsComplete())
+		if err == nil && (len(reply) != 1 || reply[0] < 0 || reply[0] > 1) {
+			err = call.Malformed("is complete", reply)
+		}
+		complete = err == nil && reply[0] == 1
+		return err
+	})
 	if err != nil {
-		err = m.manager.Reject(op, key, ctx.Err(), leasehold.ErrUnavailable, err)
+		return false, err
 	}
-	return complete, err
+	return complete, nil
 }

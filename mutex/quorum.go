@@ -42,7 +42,7 @@ func NewQuorum(rdbs []redis.UniversalClient, cfg Config) (*Mutex, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Mutex{family: settings.Family, manager: m, quorum: servers}, nil
+	return &Mutex{family: settings.Family, manager: m, quorum: servers, maxWait: cfg.MaxWait}, nil
 }
 
 func (m *Mutex) inspectQuorum(ctx context.Context, key string) (State, error) {

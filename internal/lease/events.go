@@ -54,6 +54,16 @@ func (m *Manager) Report(ctx context.Context, a Attempt, l *Lease, began time.Ti
 	return nil
 }
 
+// ReportLook tells how a call ended that began at began and sent no enter: err is its error, nil that there was
+// nothing to do.
+func (m *Manager) ReportLook(ctx context.Context, began time.Time, err error) {
+	e := report.Acquired(ctx, 1, false, began, err)
+	if err == nil {
+		e.Outcome = leasehold.OutcomeComplete
+	}
+	m.events.Observe(e)
+}
+
 // tellLate tells of a grant that came too late to be used.
 func (a *attempt) tellLate() {
 	if a.m.events != nil {

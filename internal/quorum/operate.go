@@ -112,9 +112,9 @@ func (f *Family) majority(seen map[int]listing.State) (state State) {
 }
 
 // IsComplete asks the servers whether a run is complete. A completion is stored by a majority, so one
-// of any majority knows of it, unless it has forgotten.
-func (f *Family) IsComplete(ctx context.Context, o *permits.Once) (bool, error) {
-	seen, err := ask(ctx, f, late, func(ctx context.Context, s *server) (int64, error) {
+// of any majority knows of it, unless it has forgotten. After patience the others are not waited for.
+func (f *Family) IsComplete(ctx context.Context, o *permits.Once, patience time.Duration) (bool, error) {
+	seen, err := ask(ctx, f, min(late, patience), func(ctx context.Context, s *server) (int64, error) {
 		// Int64 wants a reply: a hook may have swallowed the command, which says nothing of the run.
 		return s.rdb.Do(ctx, "EXISTS", o.Done).Int64()
 	})

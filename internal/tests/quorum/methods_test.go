@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -144,6 +145,7 @@ func TestDoOnceRunsOnce(t *testing.T) {
 func TestDoOnceWhoseLooksAreSwallowed(t *testing.T) {
 	for name, end := range map[string]error{"swallowed": nil, "a nil pointer": (*net.OpError)(nil)} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			f, m := hooked(t, func(_ context.Context, cmds []redis.Cmder, send func() error) error {
 				if cmds[0].Name() == "exists" {
 					return end
@@ -154,6 +156,78 @@ func TestDoOnceWhoseLooksAreSwallowed(t *testing.T) {
 			redistest.Check(t, !ran && errors.Is(err, leasehold.ErrUnavailable) && err.Error() != "", "ran: %v", ran)
 		})
 	}
+}
+
+// The look of a DoOnce is a part of its call: it heeds ctx, MaxWait and Close, and the Observer is told how it ended.
+func TestLookOfADoOnceEndsAsAWaitDoes(t *testing.T) {
+	hangs, end := context.WithCancel(t.Context())
+	var looks atomic.Int32
+	f, patient := hooked(t, func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+		if cmds[0].Name() == "exists" && looks.Add(1) > 3 {
+			<-hangs.Done()
+		}
+		return send()
+	})
+	t.Cleanup(end)
+	once := func(ctx context.Context, m *mutex.Mutex) error {
+		ran, err := m.DoOnce(ctx, "job", "1", time.Minute, func(context.Context, uint64) error { return nil })
+		redistest.Check(f, !ran, "a complete slot ran again")
+		return err
+	}
+	redistest.Gives(f.open().DoOnce(f.Context(), "job", "1", time.Minute, func(context.Context, uint64) error { return nil }))(f, true)
+	redistest.WantErr(f, once(f.Context(), patient))
+	ended, cancel := context.WithCancel(f.Context())
+	cancel()
+	redistest.WantErr(f, once(ended, patient), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
+	redistest.Expect(f, looks.Load(), 3, "%d looks")
+	waiting := harness.Begin(f, func() error { return once(f.Context(), patient) })
+	redistest.Eventually(f, "a look that hangs", func() bool { return looks.Load() == 6 })
+	closed := harness.Begin(f, func() error { return patient.Close(f.Context()) })
+	redistest.WantErr(f, waiting.Failed(), leasehold.ErrClosed)
+	redistest.WantErr(f, once(f.Context(), patient), leasehold.ErrClosed)
+	end()
+	closed.Got()
+}
+
+func TestLookOfADoOnceIsToldAndBoundedByMaxWait(t *testing.T) {
+	newest(t, 3, func(f *fleet) {
+		told := new(harness.Told)
+		m := f.open(func(c *mutex.Config) { c.MaxWait, c.Observer = 2*time.Second, told })
+		for _, want := range []bool{true, false} {
+			redistest.Gives(m.DoOnce(f.Context(), "job", "1", time.Minute, func(context.Context, uint64) error { return nil }))(f, want)
+		}
+		redistest.Expect(f, told.Count(leasehold.EventAcquired, leasehold.OutcomeComplete), 1, "the Observer is told of %d complete runs")
+		look := func() (bool, error) {
+			return m.DoOnce(f.Context(), "job", "1", time.Minute, func(context.Context, uint64) error { return nil })
+		}
+		f.proxies[0].Cut(true, true)
+		redistest.Gives(look())(f, false)
+		f.proxies[1].Cut(true, true)
+		silent := harness.Begin(f, func() error { return redistest.ErrorOf(look()) })
+		redistest.WantErr(f, silent.Within(6*time.Second, "the end of MaxWait").Err, leasehold.ErrUnavailable, redistest.Not(leasehold.ErrBusy))
+		redistest.Expect(f, told.Count(leasehold.EventAcquired, leasehold.OutcomeUnavailable), 1, "the Observer is told of %d outages")
+		f.proxies[0].Heal()
+		f.proxies[1].Heal()
+		redistest.Eventually(f, "an answer", func() bool { return redistest.ErrorOf(look()) == nil })
+	})
+}
+
+// A short absence of a majority ends no DoOnce, as it ends no Lock.
+func TestDoOnceOutlastsAnAbsenceOfAMajority(t *testing.T) {
+	newest(t, 3, func(f *fleet) {
+		m := f.open()
+		f.begin(m)
+		f.refuse(0, true)
+		f.refuse(1, true)
+		redistest.WantErr(f, redistest.ErrorOf(m.TryLock(f.Context(), "k")), leasehold.ErrUnavailable)
+		once := harness.Start(f, func() (bool, error) {
+			return m.DoOnce(f.Context(), "job", "1", time.Minute, func(context.Context, uint64) error { return nil })
+		})
+		time.Sleep(1500 * time.Millisecond) // go-redis by itself tries for a second
+		f.refuse(0, false)
+		f.refuse(1, false)
+		redistest.Expect(f, once.Got(), true, "the job ran: %v")
+	})
 }
 
 func TestLeadAndShutdown(t *testing.T) {
