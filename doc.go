@@ -26,7 +26,7 @@
 //
 //	errors.Is       says                                     errors.As
 //	ErrBusy         nothing was free in time                 *BusyError: how busy, RetryAfter
-//	ErrQueueFull    too many requests wait already
+//	ErrQueueFull    too many requests wait; matches ErrBusy  *BusyError, too
 //	ErrLost         the lease ended before it was released
 //	ErrRevoked      an operator took it; matches ErrLost     *RevokedError: the reason
 //	ErrMaxHold      MaxHold was reached; matches ErrLost

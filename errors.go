@@ -32,7 +32,7 @@ var (
 	ErrClosed = errors.New("handle closed")
 
 	// ErrQueueFull says that as many requests were already waiting as the family allows, for
-	// the key or for all keys together.
+	// the key or for all keys together. The error also matches ErrBusy, and has its *[BusyError].
 	ErrQueueFull = errors.New("queue full")
 
 	// ErrUnavailable says that Redis could not be reached, did not answer, or refused the

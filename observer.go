@@ -26,7 +26,8 @@ const (
 	// Lead, and in a cache of the wait for a permit of MaxLoads. Outcome is OutcomeGranted,
 	// OutcomeComplete if DoOnce had nothing to do, or says why there was no grant. Duration is
 	// the time that the call took. Waited says whether it was queued. Permits and Context are
-	// set.
+	// set. A call that ends before Redis is asked (a bad argument, an ended ctx, a closed handle)
+	// may send none.
 	EventAcquired EventKind = iota + 1
 
 	// EventHoldEnded is the end of a hold. Outcome says what ended it first: OutcomeReleased,
