@@ -1,11 +1,11 @@
 package life
 
 // Replicas in the world of the explorer. A call that they confirm is there after a failover, and so is all that ran
-// before it. What ran since may be lost.
+// before it. A later write may be lost.
 
 type replicas struct {
 	confirm    bool       // the handles want their leases confirmed
-	stored     serverKeys // what the replicas surely have
+	stored     serverKeys // the state that the replicas surely have
 	failedOver bool
 }
 
@@ -21,14 +21,14 @@ func (f *flight) confirms() bool {
 	return f.kind == enterCall || f.kind == renewCall || f.kind == keepCall || f.kind == leaveCall && f.stores
 }
 
-// replicate passes on to the replicas what the server has after the call f.
+// replicate passes the server's state after the call f on to the replicas.
 func (w *world) replicate(f *flight) {
 	if w.confirm && f.confirms() && !f.few {
 		w.stored = w.redis
 	}
 }
 
-// confirmation is what the answer to f says about replicas.
+// confirmation reads from the answer to f whether replicas confirmed it.
 func (w *world) confirmation(f *flight) (tooFew, confirmed bool) {
 	if f.code != Granted && f.code != Held || f.kind == message {
 		return false, false

@@ -140,7 +140,7 @@ func (c strangeCtx) Err() error {
 func (c strangeCtx) Error() string     { return "strange" }
 func (c strangeCtx) Is(err error) bool { c.is(); return err == context.Canceled }
 
-// A caller that leaves the line asks its ctx why. What the ctx does then concerns nobody else: the next caller is served.
+// A caller that leaves the line asks its ctx why. Its methods hold up nobody else then: the next caller is served.
 func TestErrorOfACtxHoldsUpNoOtherCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Bubble(t)
