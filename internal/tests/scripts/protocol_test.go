@@ -243,7 +243,7 @@ func TestCopyOfAnEnterRegistersNoKeeper(t *testing.T) {
 	})
 }
 
-// The keys of what is seldom needed are another program's. A waiter keeps its place and is served, and nobody is told that it
+// Keys that are seldom needed are another program's. A waiter keeps its place and is served, and nobody is told that it
 // was not called for: not the process that asks for one waiter that is there and for one that is not.
 func TestForeignKeysBesideALease(t *testing.T) {
 	each(t, false, func(w *world) {
