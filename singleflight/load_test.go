@@ -3,10 +3,15 @@ package singleflight
 import (
 	"context"
 	"errors"
+	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/envelope"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
@@ -46,4 +51,31 @@ func TestInvalidateRepliesOutOfOrder(t *testing.T) {
 	x.raise("k", 10)
 	redistest.Check(t, x.refuses("k", 15) && x.refuses("k", 20), "a value from before the later Invalidate is served")
 	redistest.Check(t, !x.refuses("k", 21) && !x.refuses("other", 15), "a newer value, or that of another key, is refused")
+}
+
+// Over a long way a connection takes half of a look-up's bound. The first look-ups wait for one question for the time,
+// and then each for a connection of its own: all are answered.
+func TestFirstLookUpsOverALongWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := redistest.Bubble(t)
+		rdb := client(func(o *redis.Options) {
+			dial := o.Dialer
+			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				time.Sleep(call.Bound/2 + 100*time.Millisecond)
+				return dial(ctx, network, addr)
+			}
+		})
+		g := redistest.Must(New(rdb, Config[string]{Name: "far", TTL: time.Minute}))(t)
+		far := redistest.Must(g.target("test", "k"))(t)
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() { redistest.Check(t, g.lookUp(t.Context(), far).verdict == miss, "a look-up failed") })
+			all.Go(func() {
+				many := g.lookUpMany(t.Context(), []*request[string]{{g: g, target: far}})
+				redistest.Check(t, many[0].verdict == miss, "a look-up of many failed")
+			})
+		}
+		all.Wait()
+		redistest.WantErr(t, g.Close(t.Context()))
+	})
 }

@@ -45,23 +45,30 @@ func (g *Group[T]) lookUp(ctx context.Context, t target) look[T] {
 	if err := ctx.Err(); err != nil {
 		return look[T]{verdict: unobtainable, errs: []error{err}}
 	}
-	bounded, cancel := g.manager.Client().WithBound(ctx)
-	defer cancel()
 	var raw string
-	now, err := g.reach(ctx, bounded, t.value)
+	now, err := g.reach(ctx, t.value)
 	if err == nil {
+		bounded, cancel := g.manager.Client().WithBound(ctx)
+		defer cancel()
 		raw, err = g.manager.Client().Get(bounded, t.value)
 	}
 	return g.consider(ctx, t, raw, now, err)
 }
 
 // reach returns the server's time for a look-up, which does not wait for a server that is known
-// to be away.
-func (g *Group[T]) reach(ctx, bounded context.Context, key string) (now int64, err error) {
-	if err = g.manager.Client().Reachable(ctx, key); err == nil {
-		now, err = g.manager.Client().Time(bounded, key)
+// to be away. The first look-up waits for a Cluster's topology and for the time, over connections that begin. So it
+// waits within a bound of its own: over a long way nothing would be left of the read's.
+func (g *Group[T]) reach(ctx context.Context, key string) (int64, error) {
+	client := g.manager.Client()
+	if err := client.Reachable(ctx, key); err != nil {
+		return 0, err
 	}
-	return now, err
+	if now, wait := client.Now(key); wait == nil {
+		return now, nil
+	}
+	bounded, cancel := client.WithBound(ctx)
+	defer cancel()
+	return client.Time(bounded, key)
 }
 
 // boundAsSlow returns err. If err is from the deadline that WithBound added to ctx, it returns
@@ -92,16 +99,16 @@ func (g *Group[T]) lookUpMany(ctx context.Context, open []*request[T]) []look[T]
 		return all
 	}
 	ctx = nested.Calm{Context: ctx} // a panic on a goroutine of ByNode would end the process
-	bounded, cancel := g.manager.Client().WithBound(ctx)
-	defer cancel()
 	g.manager.Client().ByNode(names, func(which []int) {
 		some := make([]string, len(which))
 		for n, i := range which {
 			some[n] = names[i]
 		}
-		now, err := g.reach(ctx, bounded, some[0])
+		now, err := g.reach(ctx, some[0])
 		found := make([]call.Found, len(some))
 		if err == nil {
+			bounded, cancel := g.manager.Client().WithBound(ctx)
+			defer cancel()
 			found = g.manager.Client().GetMany(bounded, some)
 		}
 		for n, i := range which {

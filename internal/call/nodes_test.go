@@ -111,3 +111,21 @@ func TestOutageBeforeTheTopologyIsKnown(t *testing.T) {
 		redistest.Check(t, !c.Away("k") && c.troubles.Load() == 0, "the breaker is open after an answer")
 	})
 }
+
+// A crowd of first calls to the servers of a Cluster waits for the topology and then for one question to each server, at
+// the same time: not for one server after the other.
+func TestFirstCallsToTwoServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := redistest.Must(NewClient(newNodes(t)))(t)
+		defer c.Settle()
+		began := time.Now()
+		var all sync.WaitGroup
+		for _, key := range keysOf {
+			all.Go(func() {
+				redistest.Must(c.Time(t.Context(), key))(t)
+				redistest.AtMost(t, time.Since(began), 150*time.Millisecond, "the time of a server took %v; want one dial of 100 ms")
+			})
+		}
+		all.Wait()
+	})
+}

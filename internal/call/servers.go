@@ -213,7 +213,8 @@ type clock struct {
 type Question = answer[Sample]
 
 // Now returns the latest time, in µs, that the clock of the server that has key can show now. It does not block. If
-// that server has not told its time yet, Now returns a Question to wait for. Callers call Now again after its answer.
+// that server has not told its time yet, Now returns a Question to wait for. Callers call Now again after its answer,
+// which may only say which server has key.
 func (c *Client) Now(key string) (us int64, wait *Question) {
 	now := time.Now()
 	k := &c.serverOf(key).clock
@@ -272,6 +273,9 @@ func (c *Client) askTime(k *clock, key string) *Question {
 		if err := c.awaitTopology(ctx, key); err != nil {
 			return Sample{}, err
 		}
+		if &c.serverOf(key).clock != k {
+			return Sample{}, nil // its server was not known yet: it is asked next, beside the other ones
+		}
 		s, err := c.readTime(ctx, key)
 		if err == nil {
 			c.Learn(key, s)
@@ -325,11 +329,10 @@ const minVersion = 7
 // ensureSupported makes sure, before the first call, that the scripts run on the server. It asks
 // for the server's time, because that question also checks the version.
 func (c *Client) ensureSupported(ctx context.Context, key string) error {
-	if c.checked.Load() {
-		return nil
-	}
-	if _, err := c.askTime(&c.serverOf(key).clock, key).wait(ctx); err != nil {
-		return NotSent(err)
+	for !c.checked.Load() {
+		if _, err := c.askTime(&c.serverOf(key).clock, key).wait(ctx); err != nil {
+			return NotSent(err)
+		}
 	}
 	return nil
 }

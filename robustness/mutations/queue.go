@@ -8,6 +8,8 @@ var queue = []mutation{
 		"if one.Rank == KeepsLease {", "if false {"),
 	cut("queue: Close waits for what calls began", "internal/call/broken.go", callTests, "TestBroken",
 		"\tc.only.sweeps.settled()\n", ""),
+	cut("queue: the servers of a Cluster are asked for their time at once", "internal/call/servers.go", callTests, "TestFirstCallsToTwoServers",
+		"if &c.serverOf(key).clock != k {", "if false {"),
 	cut("queue: each server is swept by itself", "internal/call/broken.go", callTests, "TestBrokenConnectionsOfTwoServers",
 		"c.serverOf(key).sweeps.ask(", "c.only.sweeps.ask("),
 	cut("queue: so does that of a handle", "internal/lease/manager.go", permitTests, "TestCloseWaitsFor",
