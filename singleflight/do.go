@@ -149,10 +149,10 @@ func (g *Group[T]) DoMany(ctx context.Context, all []string, load func(ctx conte
 // there is no value, or none that may still be served. For a remembered [ErrNotFound] the bool
 // is true and the error is ErrNotFound.
 //
-// Peek returns within 3 s plus the client's WriteTimeout and ReadTimeout. If ctx ends, Peek
-// returns at once, unless the GET was already sent: then it waits for the answer. Other errors
-// are leasehold.ErrInvalid, leasehold.ErrUnavailable, leasehold.ErrClosed and ctx's own. Peek
-// costs one GET.
+// Peek returns within 3 s plus the client's WriteTimeout and ReadTimeout (6 s if the server falls
+// silent after its first answer). If ctx ends, Peek returns at once, unless the GET was already
+// sent: then it waits for the answer. Other errors are leasehold.ErrInvalid,
+// leasehold.ErrUnavailable, leasehold.ErrClosed and ctx's own. Peek costs one GET.
 func (g *Group[T]) Peek(ctx context.Context, key string) (Result[T], bool, error) {
 	call.NeedCtx(ctx)
 	const op = "peek"
