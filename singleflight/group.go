@@ -164,10 +164,10 @@ func (g *Group[T]) Close(ctx context.Context) error {
 		return err
 	}
 	var left error
-	if !g.near.Close(ctx) {
+	read := g.near.Close(ctx)
+	if !g.line.Close(ctx) || !read {
 		left = call.Fail(pkg, "close", keys.Escape(g.cfg.Name), ctx.Err(), leasehold.ErrUnavailable, errReading)
 	}
-	g.line.Close()
 	err := g.manager.Close(ctx)
 	if g.permits != nil {
 		err = cmp.Or(err, g.permits.Close(ctx))

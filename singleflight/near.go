@@ -156,7 +156,7 @@ func fromString[T any](text string) (v T) {
 	return v
 }
 
-var errReading = errors.New("a near read, or its registration, was under way")
+var errReading = errors.New("a near read, its registration or a subscription was under way")
 
 // errReaders says that an invalidation is done in Redis, and that a process did not say in time
 // that it dropped its copy.

@@ -74,4 +74,15 @@ func (l *Line) subscribed(watched string) {
 	l.Writer.onSubscribed(watched)
 }
 
-func (l *Line) Close() { l.inbox.Close() }
+// Close ends the subscriptions. If ctx ends before, Close returns false, and the rest goes on in the background: a
+// server that hangs may hold up one that is being made for as long as the client waits for an answer.
+func (l *Line) Close(ctx context.Context) (all bool) {
+	done := make(chan struct{})
+	go func() { l.inbox.Close(); close(done) }()
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

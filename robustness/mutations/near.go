@@ -62,6 +62,8 @@ var near = []mutation{
 		"	c.noteLoose(of.slot.near, of.lease)\n", ""),
 	cut("near: Close takes back those of copies that found no room", nearReading, cacheTests, "TestNearClose",
 		"		c.noteLoose(out.slot.near, out.lease)\n", ""),
+	cut("near: no subscription that is being made holds up Close", "internal/near/line.go", cacheTests, "TestCloseWhileASubscription",
+		"	case <-ctx.Done():\n		return false\n", ""),
 	cut("Close ends invalidations", "singleflight/invalidate.go", cacheTests, "TestCloseEndsInvalidations",
 		"case <-g.manager.Closing():\n\t\t\treturn failDrops", "case <-make(chan struct{}):\n\t\t\treturn failDrops"),
 	cut("near: Close waits for near reads", nearDrop, cacheTests, "TestNearClose|TestCloseWaitsForANearRead",

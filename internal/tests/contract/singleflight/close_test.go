@@ -214,3 +214,22 @@ func TestShutdownBeforeALoadBeginsFailsNobodyElse(t *testing.T) {
 	close(answers)
 	done.Got()
 }
+
+// Close returns when its ctx ends, although the subscription is being made again, at a server that hangs.
+func TestCloseWhileASubscriptionConnects(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		g, w := f.open(nearFor(hold))
+		put(f, g, "k", "v")
+		warm(f, g, "k", "v")
+		w.Cut()
+		w.Heal()
+		w.Stall()
+		time.Sleep(time.Second)
+		began := time.Now()
+		err := g.Close(f.within(time.Second))
+		redistest.Expect(f, time.Since(began), time.Second, "Close took %v")
+		redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable)
+		w.Heal()
+		redistest.NoError(f, g.Close(f.Context()))
+	})
+}
