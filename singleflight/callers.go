@@ -12,6 +12,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/codec"
 	"github.com/leasehold-go/leasehold/internal/envelope"
+	"github.com/leasehold-go/leasehold/internal/nested"
 )
 
 // callersCode is code of callers: a loader, TTLFor, a codec, the methods of a value or of an
@@ -67,7 +68,7 @@ func contain(ctx context.Context, closing <-chan struct{}, code func(c *callersC
 	case ended = <-ends:
 		return ended, nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, nested.Calm{Context: ctx}.Err() // never nil: nothing was left behind yet
 	case <-closing:
 		return nil, leasehold.ErrClosed
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/cycles"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/nested"
 )
 
 // The life of a call, from the top: it is begun here; its key is looked up (lookup.go); what was
@@ -77,8 +78,8 @@ func (g *Group[T]) fetch(ctx context.Context, op, key string, load func(ctx cont
 		g.returned(began, seen.result.Source, seen.errs)
 	} else {
 		var got look[T] // seen must not escape to the heap
-		c := &calling[T]{g: g, ctx: ctx, began: began, done: func(_ *request[T], r Result[T], errs []error) { got.result, got.errs = r, errs }}
-		q := &request[T]{g: g, target: t, begun: begun, ctx: ctx, above: above, load: loaderOfOne(load)}
+		c := &calling[T]{g: g, ctx: nested.Calm{Context: ctx}, began: began, done: func(_ *request[T], r Result[T], errs []error) { got.result, got.errs = r, errs }}
+		q := &request[T]{g: g, target: t, begun: begun, ctx: c.ctx, above: above, load: loaderOfOne(load)}
 		c.run([]*request[T]{q}, []look[T]{seen})
 		seen = got
 	}
@@ -108,6 +109,7 @@ func (g *Group[T]) fetch(ctx context.Context, op, key string, load func(ctx cont
 // delayed only until the look-up on that server has failed.
 func (g *Group[T]) DoMany(ctx context.Context, all []string, load func(ctx context.Context, missing []string) (map[string]T, error)) (map[string]T, error) {
 	call.NeedCtx(ctx)
+	ctx = nested.Calm{Context: ctx} // also because a panic on a goroutine of ByNode would end the process
 	const op = "do many"
 	found, failed := map[string]T{}, map[string]error{}
 	c := &calling[T]{g: g, ctx: ctx, began: g.now(), done: func(q *request[T], r Result[T], errs []error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/envelope"
 	"github.com/leasehold-go/leasehold/internal/loads"
+	"github.com/leasehold-go/leasehold/internal/nested"
 )
 
 const (
@@ -138,6 +139,7 @@ func (g *Group[T]) dropAll(ctx context.Context, op string, open []*drop) error {
 	if len(open) == 0 {
 		return nil
 	}
+	ctx = nested.Calm{Context: ctx}
 	if err := ctx.Err(); err != nil {
 		return failDrops(op, open, err)
 	}

@@ -98,7 +98,6 @@ func (g *Group[T]) lookUpMany(ctx context.Context, open []*request[T]) []look[T]
 	if len(names) == 0 {
 		return all
 	}
-	ctx = nested.Calm{Context: ctx} // a panic on a goroutine of ByNode would end the process
 	g.manager.Client().ByNode(names, func(which []int) {
 		some := make([]string, len(which))
 		for n, i := range which {
@@ -139,6 +138,9 @@ func (g *Group[T]) consider(ctx context.Context, t target, raw string, now int64
 		from = Stale
 	default:
 		return look[T]{rejected: e.rejected}
+	}
+	if g.ownCode { // decoding ends with ctx
+		ctx = nested.Calm{Context: ctx}
 	}
 	value, err := g.decode(ctx, e.env.Payload)
 	r := Result[T]{Value: value, Source: from, Age: e.age}

@@ -367,3 +367,31 @@ func TestCallerThatJoinsAfterTheAnswerAsksAgain(t *testing.T) {
 		}
 	}
 }
+
+// A ctx that ends without an error ends a call all the same, also as an entry is decoded. The call returns no zero value.
+func TestCtxThatDoesNotSayWhyItEnded(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		over := make(chan struct{})
+		f.Cleanup(func() { close(over) })
+		hangs := func() error { <-over; return nil }
+		with := func(codec *jsonCodec) *singleflight.Group[string] {
+			return mustOpen(f, func(c *singleflight.Config[string]) { c.Codec = codec })
+		}
+		put(f, with(&jsonCodec{}), "k", "v")
+		g, writer := with(&jsonCodec{unmarshal: hangs}), with(&jsonCodec{marshal: hangs})
+		waits := func(ctx context.Context) (string, error) { <-ctx.Done(); return "", nil }
+		for call, do := range map[string]func(ctx context.Context) error{
+			"do k":   func(ctx context.Context) error { return redistest.ErrorOf(g.Do(ctx, "k", waits)) },
+			"do new": func(ctx context.Context) error { return redistest.ErrorOf(g.Do(ctx, "new", waits)) },
+			"many":   func(ctx context.Context) error { return redistest.ErrorOf(g.DoMany(ctx, []string{"k"}, nil)) },
+			"peek":   func(ctx context.Context) error { return peekErr(ctx, g, "k") },
+			"put":    func(ctx context.Context) error { return writer.Put(ctx, "k", "w") },
+		} {
+			ctx := harness.EndedBadly{Context: f.Context(), Ended: make(chan struct{}), How: func() error { return nil }}
+			time.AfterFunc(time.Second, func() { close(ctx.Ended) })
+			err := do(ctx)
+			redistest.Check(f, errors.Is(err, context.Canceled) && !errors.Is(err, leasehold.ErrInvalid), "%s: %v", call, err)
+		}
+		redistest.Expect(f, g.Stats().Undecodable, 0, "%d entries count as undecodable")
+	})
+}

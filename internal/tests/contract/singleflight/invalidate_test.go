@@ -160,9 +160,9 @@ func TestNearSecondInvalidationWaitsToo(t *testing.T) {
 			return waits
 		}
 		for i, writer := range []*singleflight.Group[string]{plain, writer, writer} {
-			ctx, leave := context.WithCancel(f.Context())
+			ctx := harness.EndedBadly{Context: f.Context(), Ended: make(chan struct{}), How: func() error { return nil }}
 			waits := waiting(ctx, writer)
-			leave()
+			close(ctx.Ended)
 			err := waits.Failed()
 			redistest.WantErr(f, err, context.Canceled)
 			if i == 0 { // later ones may have met what the one before still told
