@@ -41,8 +41,8 @@ var (
 var ErrLoadCycle = errors.New("the load would wait for itself")
 
 // RemoteError is a loader's failure in another process, or a remembered one. Its text is that
-// of the loader's error, up to 4 KiB. Of the loader's error chain, only [ErrLoadTimeout],
-// [ErrLoaderPanicked] and the sentinels of Config.Errors are kept.
+// of the loader's error, up to 4 KiB. Of the loader's error chain, only [ErrLoadTimeout] and the
+// sentinels of Config.Errors are kept. It matches [ErrLoaderPanicked] if that loader itself panicked.
 type RemoteError struct {
 	Text      string
 	kind      envelope.Kind

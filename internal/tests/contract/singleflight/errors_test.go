@@ -18,11 +18,11 @@ import (
 )
 
 // In its own process a loader's error is itself; elsewhere its text crosses. ErrNotFound is ErrNotFound everywhere,
-// whatever wraps it.
+// whatever wraps it. A loader that returns the panic of another one has not panicked.
 func TestErrorsAcrossProcesses(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, other, _ := f.two()
-		for key, cause := range map[string]error{"boom": errBoom, "nothing": singleflight.ErrNotFound} {
+		for key, cause := range map[string]error{"boom": errBoom, "nothing": singleflight.ErrNotFound, "panicked": singleflight.ErrLoaderPanicked} {
 			first, l, _ := f.loading(g, key)
 			waits := fetch(f, f.Context(), other, key, never(f))
 			redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
@@ -35,8 +35,8 @@ func TestErrorsAcrossProcesses(t *testing.T) {
 				continue
 			}
 			var remote *singleflight.RemoteError
-			redistest.Check(f, errors.As(err, &remote) && remote.Text == "lookup: boom" && remote.Error() == remote.Text, "%v", err)
-			redistest.WantText(f, err, "leasehold: singleflight: fetch "+f.Family+"/boom: lookup: boom")
+			redistest.Check(f, errors.As(err, &remote) && remote.Text == "lookup: "+cause.Error() && remote.Error() == remote.Text, "%v", err)
+			redistest.WantText(f, err, "leasehold: singleflight: fetch "+f.Family+"/"+key+": lookup: "+cause.Error())
 			redistest.WantNot(f, err, cause, singleflight.ErrNotFound, singleflight.ErrLoadTimeout, singleflight.ErrLoaderPanicked)
 		}
 	})
