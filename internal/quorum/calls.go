@@ -68,14 +68,14 @@ func (v *voter) apply(fl *flight, reply []int64, err error, t *todo) {
 			// A vote that is held stays held until its time is over.
 			s.stand = failed
 		}
-		v.note(fl.seat)
+		v.note(fl.seat, fl.number)
 		if again || fl.kind == yields {
 			v.ask(fl.seat, t)
 		}
 		return
 	case fl.kind == yields:
 		v.onYielded(fl, reply, t)
-		v.note(fl.seat)
+		v.note(fl.seat, fl.number)
 	default:
 		v.onEntered(fl, reply, t)
 	}
@@ -161,7 +161,7 @@ func (v *voter) onEntered(fl *flight, reply []int64, t *todo) {
 	default:
 		s.stand, s.err = failed, call.Malformed("enter", reply)
 	}
-	v.note(i)
+	v.note(i, fl.number)
 }
 
 const maxVoids = 4
@@ -177,7 +177,7 @@ func (v *voter) onMemory(i int, votes bool) {
 		case votes && v.phase == holding:
 			v.heal(i, v.terms.TTL, &t)
 		default:
-			v.note(i)
+			v.note(i, notAsked)
 			v.step(&t)
 		}
 	}

@@ -3,6 +3,7 @@ package quorum
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ type round struct {
 	sent    time.Time
 	term    time.Duration
 	pending []bool // servers that have not answered in this round
+	before  []int  // of renewals, by server: the last call before it, whose reply says nothing of it
 	timer   *time.Timer
 	longer  bool // it has waited longer for servers that abstain
 	end     func(o outcome)
@@ -42,6 +44,9 @@ func (v *voter) open(k roundKind, sent time.Time, end func(outcome)) *round {
 	r := &round{kind: k, sent: sent, pending: make([]bool, len(v.seats)), end: end}
 	for i := range r.pending {
 		r.pending[i] = true
+		if k == renewing || k == probing {
+			r.before = append(r.before, v.seats[i].sent)
+		}
 	}
 	v.rounds = append(v.rounds, r)
 	v.f.active.Add(1)
@@ -83,11 +88,16 @@ func (v *voter) expire(r *round) {
 	t.do()
 }
 
-func (v *voter) note(i int) {
+// note notes that a server has answered a call, or will not be asked. Called with the lock.
+func (v *voter) note(i, number int) {
 	for _, r := range v.rounds {
-		r.pending[i] = false
+		if r.before == nil || number > r.before[i] {
+			r.pending[i] = false
+		}
 	}
 }
+
+const notAsked = math.MaxInt // in place of the number of a call
 
 // close ends a round. Called with the lock.
 func (v *voter) close(r *round, o outcome, t *todo) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/internal/call"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/permits"
 )
 
@@ -34,7 +35,7 @@ func (v *voter) leave(completes bool, end func([]int64, []string, error)) {
 			s.had = had && s.stand == held && s.until.After(time.Now())
 		}
 		for _, r := range slices.Clone(v.rounds) {
-			v.close(r, outcome{err: call.NotSent(errNotYet)}, &t)
+			v.close(r, outcome{code: life.Gone}, &t) // no error: the servers may be well
 		}
 		v.phase = leaving
 		v.stopTimer()

@@ -75,7 +75,8 @@ func (r *Resource) told(waiters []protocol.Request, sent time.Time, outcomes []o
 		end(nil, nil, failed)
 		return
 	}
-	reply := append([]int64{r.f.micros(sent)}, waiters[0].(*voter).stateWords()...)
+	teller := max(0, slices.IndexFunc(outcomes, func(o outcome) bool { return o.code == life.Queued && o.err == nil }))
+	reply := append([]int64{r.f.micros(sent)}, waiters[teller].(*voter).stateWords()...)
 	var reasons []string
 	for i, o := range outcomes {
 		reason, revoked := "", false
@@ -178,6 +179,19 @@ func (*voter) ReadMessage(text string) (protocol.Result, bool) {
 func (*voter) SetLastToken(uint64) {}
 
 func (v *voter) enter(sent time.Time, o protocol.EnterOptions, end func([]int64, []string, error)) {
+	told := func(out outcome) {
+		if out.err != nil {
+			end(nil, nil, out.err)
+			return
+		}
+		reply := []int64{int64(out.code), v.f.micros(sent)}
+		if out.code == life.Granted {
+			reply = append(reply, out.deadline.Sub(sent).Milliseconds(), int64(v.tokenOf()), 0, 0)
+		} else {
+			reply = append(reply, v.stateWords()...)
+		}
+		end(reply, nil, nil)
+	}
 	v.f.clocks(v.res.FirstKey(), func(err error) {
 		if err != nil {
 			end(nil, nil, call.NotSent(err))
@@ -188,7 +202,7 @@ func (v *voter) enter(sent time.Time, o protocol.EnterOptions, end func([]int64,
 		v.mu.Lock()
 		if v.phase == leaving {
 			v.mu.Unlock()
-			end(nil, nil, call.NotSent(errNotYet))
+			told(outcome{code: life.Gone})
 			return
 		}
 		v.waits, v.most = o.Wait, o.MaxWaiters
@@ -199,19 +213,7 @@ func (v *voter) enter(sent time.Time, o protocol.EnterOptions, end func([]int64,
 		if v.lead = uint64(max(0, us)); v.phase == resting {
 			v.begin()
 		}
-		v.open(entering, sent, func(out outcome) {
-			if out.err != nil {
-				end(nil, nil, out.err)
-				return
-			}
-			reply := []int64{int64(out.code), v.f.micros(sent)}
-			if out.code == life.Granted {
-				reply = append(reply, out.deadline.Sub(sent).Milliseconds(), int64(v.tokenOf()), 0, 0)
-			} else {
-				reply = append(reply, v.stateWords()...)
-			}
-			end(reply, nil, nil)
-		})
+		v.open(entering, sent, told)
 		for i := range v.seats {
 			v.ask(i, &t)
 		}

@@ -240,7 +240,7 @@ func (v *voter) sendEnter(i int, k kind, term time.Duration, token uint64, t *to
 			fl.void = us + left.Microseconds()
 		}
 		if fl.void == 0 || left <= 0 {
-			v.note(i)
+			v.note(i, notAsked)
 			return
 		}
 	}

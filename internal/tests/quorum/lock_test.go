@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -297,6 +298,66 @@ func TestALossSaysHowManyServersAnswer(t *testing.T) {
 		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost, redistest.Says("1 servers can be counted, of the 2 that are needed"))
 		redistest.WantErr(f, m.Close(f.Context()))
 	})
+}
+
+// A caller that leaves, at its first call, in the queue or as the holder, is no outage of healthy servers.
+func TestCallersThatLeaveAreNoOutage(t *testing.T) {
+	harness.Bubble(t, "quorum", func(f *harness.Fixture) {
+		told := new(harness.Told)
+		m := redistest.Must(mutex.NewQuorum(distant(f, 300*time.Millisecond), mutex.Config{Name: f.Family, TTL: 6 * time.Second, Observer: told}))(f)
+		leaves := func(key string, after time.Duration) {
+			ctx, cancel := context.WithTimeout(f.Context(), after)
+			defer cancel()
+			redistest.WantErr(f, redistest.ErrorOf(m.Lock(ctx, key)), context.DeadlineExceeded)
+		}
+		leaves("first", 100*time.Millisecond)
+		held := redistest.Must(m.Lock(f.Context(), "k"))(f)
+		var all sync.WaitGroup
+		for i := range 20 {
+			early := time.Duration(i) * 50 * time.Millisecond
+			all.Go(func() { leaves("k", 1200*time.Millisecond+early) })        // some of them while their signs of life are under way
+			l := redistest.Must(m.Lock(f.Context(), fmt.Sprint("free", i)))(f) // renewed after 2 s
+			all.Go(func() {
+				time.Sleep(1600*time.Millisecond + early)
+				redistest.WantErr(f, l.Unlock())
+			})
+		}
+		all.Wait()
+		redistest.WantErr(f, held.Unlock())
+		redistest.WantErr(f, m.Close(f.Context()))
+		redistest.Expect(f, told.Count(leasehold.EventUnavailable, ""), 0, "the Observer is told of %d outages")
+	})
+}
+
+// Renewals that overlap are answered each by its own replies.
+func TestExtendDuringAnExtend(t *testing.T) {
+	harness.Bubble(t, "quorum", func(f *harness.Fixture) {
+		m := redistest.Must(mutex.NewQuorum(distant(f, 300*time.Millisecond), mutex.Config{Name: f.Family}))(f)
+		l := redistest.Must(m.Lock(f.Context(), "k"))(f)
+		first := harness.Begin(f, func() error { return l.Extend(f.Context(), 20*time.Second) })
+		time.Sleep(200 * time.Millisecond)
+		began := time.Now()
+		redistest.WantErr(f, l.Extend(f.Context(), 30*time.Second))
+		first.Got()
+		redistest.AtLeast(f, l.Deadline().Sub(began), 29*time.Second, "the lock lasts for %v")
+		redistest.WantErr(f, l.Unlock())
+		redistest.WantErr(f, m.Close(f.Context()))
+	})
+}
+
+// distant returns clients of three embedded servers. A round trip to one takes trip.
+func distant(f *harness.Fixture, trip time.Duration) (rdbs []redis.UniversalClient) {
+	for range 3 {
+		_, client := redistest.Bubble(f)
+		rdb := client()
+		rdb.AddHook(redistest.Around(func(_ context.Context, _ []redis.Cmder, send func() error) error {
+			time.Sleep(trip / 2)
+			defer time.Sleep(trip / 2)
+			return send()
+		}))
+		rdbs = append(rdbs, rdb)
+	}
+	return rdbs
 }
 
 // aQuorum makes a handle on three servers. The way to the first one is a wire.
