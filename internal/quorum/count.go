@@ -63,7 +63,7 @@ func (v *voter) expire(r *round) {
 	v.mu.Lock()
 	switch {
 	case !slices.Contains(v.rounds, r):
-	case r.kind == entering && !r.longer && v.f.memory.busy(): // servers that have never voted need more round trips to begin
+	case r.kind == entering && !r.longer && v.abstains(r): // servers that have never voted need more round trips to begin
 		r.longer = true
 		v.f.active.Add(1)
 		r.timer.Reset(late)
@@ -86,6 +86,16 @@ func (v *voter) expire(r *round) {
 	}
 	v.mu.Unlock()
 	t.do()
+}
+
+// abstains reports whether a round waits for a server that abstained, and may vote by now. Called with the lock.
+func (v *voter) abstains(r *round) bool {
+	for i, pending := range r.pending {
+		if pending && isAbstention(v.seats[i].err) {
+			return true
+		}
+	}
+	return false
 }
 
 // note notes that a server has answered a call, or will not be asked. Called with the lock.

@@ -52,13 +52,6 @@ func (f *Family) remind(i int, birth int64, left time.Duration, fresh bool) bool
 	return true
 }
 
-// busy reports whether it is being found out whether servers may vote.
-func (m *memory) busy() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.running
-}
-
 // note notes that an abstention is over. Called with the lock.
 func (m *memory) note(i int, l look) {
 	if l.ok && !l.votes && l.left == 0 {

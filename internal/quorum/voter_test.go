@@ -249,7 +249,7 @@ func TestRoundWaitsWhileServersBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for kind, want := range map[roundKind]time.Duration{entering: 2 * late, renewing: late} {
 			v := aVoter(t)
-			v.f.memory.running = true
+			v.seats[0].err = &abstention{}
 			began, took := time.Now(), time.Duration(0)
 			v.phase = map[roundKind]phase{entering: wanting, renewing: holding}[kind]
 			v.does(func(*todo) { v.open(kind, began, func(outcome) { took = time.Since(began) }) })

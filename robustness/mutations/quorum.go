@@ -27,7 +27,7 @@ var votes = []mutation{
 	cut("quorum: a renewal is answered by its own replies", "internal/quorum/count.go", quorumTests, "TestExtendDuring",
 		"r.before == nil || number > r.before[i]", "true || number > 0"),
 	cut("quorum: a round waits while servers begin", "internal/quorum/count.go", "./internal/quorum", "TestRoundWaits",
-		"\tcase r.kind == entering && !r.longer && v.f.memory.busy():", "\tcase false:"),
+		"\tcase r.kind == entering && !r.longer && v.abstains(r):", "\tcase false:"),
 	cut("quorum: a look at the memory is bounded", "internal/quorum/memory.go", "./internal/quorum", "TestLookAtTheMemory",
 		"answers, _ := ask(ctx, f, late, func(", "_ = ctx\n\tanswers, _ := ask(context.Background(), f, late, func("),
 	cut("quorum: Close waits for what calls began", "internal/quorum/family.go", quorumTests, "TestCloseWaitsFor",

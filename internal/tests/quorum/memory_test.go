@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
@@ -268,4 +269,17 @@ func TestAVoteThatEndedEarlyIsHealed(t *testing.T) {
 		}
 		f.unlock(l)
 	})
+}
+
+// The first TryLock of a family has the time that its servers need to begin, however the round trips fall.
+func TestAFamilyBeginsOverALongWay(t *testing.T) {
+	for trip := 250 * time.Millisecond; trip <= 350*time.Millisecond; trip += 5 * time.Millisecond {
+		t.Run(trip.String(), func(t *testing.T) {
+			harness.Bubble(t, "quorum", func(f *harness.Fixture) {
+				m := redistest.Must(mutex.NewQuorum(distant(f, trip), mutex.Config{Name: f.Family}))(f)
+				redistest.WantErr(f, redistest.Must(m.TryLock(f.Context(), "k"))(f).Unlock())
+				redistest.WantErr(f, m.Close(f.Context()))
+			})
+		})
+	}
 }
