@@ -138,10 +138,11 @@ func (m *Mutex) slot(r run) (*permits.Once, error) {
 // isComplete asks Redis whether a run is complete, for as long as within. Several servers are asked again for tries.
 func (m *Mutex) isComplete(ctx context.Context, op, key string, run *permits.Once, within, tries time.Duration) (bool, error) {
 	complete := false // the look may go on after Run has returned an error
-	err := m.manager.Run(ctx, op, key, within, func(ctx context.Context, _ protocol.Resource) (err error) {
+	err := m.manager.Run(ctx, op, key, within, func(ctx context.Context, r protocol.Resource) (err error) {
 		if m.quorum != nil {
 			for began := time.Now(); ; {
 				complete, err = m.quorum.IsComplete(ctx, run, within/2)
+				m.manager.Reached(r.FirstKey(), err)
 				if err == nil || time.Since(began) > tries || ctx.Err() != nil || call.Lasting(err) {
 					return err
 				}

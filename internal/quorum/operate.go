@@ -38,7 +38,9 @@ func (f *Family) Inspect(ctx context.Context, m *lease.Manager, key string) (Sta
 			return err
 		}
 		seen, err := ask(ctx, f, late, func(ctx context.Context, s *server) (listing.State, error) {
-			return listing.New(s.rdb, f.keys.Prefix).State(ctx, f.listed(key), listing.Bounds{})
+			return heard(s, func() (listing.State, error) {
+				return listing.New(s.rdb, f.keys.Prefix).State(ctx, f.listed(key), listing.Bounds{})
+			})
 		})
 		if err == nil {
 			state = f.majority(seen)
@@ -116,7 +118,7 @@ func (f *Family) majority(seen map[int]listing.State) (state State) {
 func (f *Family) IsComplete(ctx context.Context, o *permits.Once, patience time.Duration) (bool, error) {
 	seen, err := ask(ctx, f, min(late, patience), func(ctx context.Context, s *server) (int64, error) {
 		// Int64 wants a reply: a hook may have swallowed the command, which says nothing of the run.
-		return s.rdb.Do(ctx, "EXISTS", o.Done).Int64()
+		return heard(s, func() (int64, error) { return s.rdb.Do(ctx, "EXISTS", o.Done).Int64() })
 	})
 	for _, n := range seen {
 		if n > 0 {
@@ -124,6 +126,15 @@ func (f *Family) IsComplete(ctx context.Context, o *permits.Once, patience time.
 		}
 	}
 	return false, err
+}
+
+// heard reads from a server without a script, and notes whether it answers.
+func heard[T any](s *server, read func() (T, error)) (T, error) {
+	began := time.Now()
+	v, err := read()
+	err = call.Harmless(err)
+	s.client.Heard(s.f.born, began, err)
+	return v, err
 }
 
 // Revoke takes the lock of key, or a waiter's place, away on all servers. It is done once a majority

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -227,6 +228,45 @@ func TestDoOnceOutlastsAnAbsenceOfAMajority(t *testing.T) {
 		f.refuse(0, false)
 		f.refuse(1, false)
 		redistest.Expect(f, once.Got(), true, "the job ran: %v")
+	})
+}
+
+// The look of a DoOnce is also a call that learns whether a majority answers: the Observer is told, and the next call fails at once.
+func TestLooksLearnOfAnOutage(t *testing.T) {
+	harness.Bubble(t, "quorum", func(f *harness.Fixture) {
+		var hangs atomic.Bool
+		var rdbs []redis.UniversalClient
+		for range 3 {
+			_, client := redistest.Bubble(f)
+			rdb := client()
+			rdb.AddHook(redistest.Around(func(_ context.Context, _ []redis.Cmder, send func() error) error {
+				if hangs.Load() {
+					time.Sleep(3 * time.Second)
+					return &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}
+				}
+				return send()
+			}))
+			rdbs = append(rdbs, rdb)
+		}
+		told := new(harness.Told)
+		m := redistest.Must(mutex.NewQuorum(rdbs, mutex.Config{Name: f.Family, Observer: told}))(f)
+		look := func() error {
+			return redistest.ErrorOf(m.TryDoOnce(f.Context(), "job", "1", time.Minute, func(context.Context, uint64) error { return nil }))
+		}
+		redistest.WantErr(f, look())
+		time.Sleep(time.Minute)
+		hangs.Store(true)
+		redistest.WantErr(f, look(), leasehold.ErrUnavailable)
+		redistest.Expect(f, told.Count(leasehold.EventUnavailable, ""), 1, "the Observer is told of %d outages")
+		began := time.Now()
+		redistest.WantErr(f, look(), leasehold.ErrUnavailable)
+		redistest.WantErr(f, redistest.ErrorOf(m.Inspect(f.Context(), "job")), leasehold.ErrUnavailable)
+		redistest.AtMost(f, time.Since(began), 200*time.Millisecond, "two calls beside servers that are known to be away took %v")
+		hangs.Store(false)
+		time.Sleep(5 * time.Second)
+		redistest.WantErr(f, look())
+		redistest.Expect(f, told.Count(leasehold.EventAvailable, ""), 1, "the Observer is told of %d returns")
+		redistest.WantErr(f, m.Close(f.Context()))
 	})
 }
 
