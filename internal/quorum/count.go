@@ -221,7 +221,7 @@ func (v *voter) deadline() time.Time {
 // judge says whether a round is over, and what has come of it. Called with the lock.
 func (v *voter) judge(r *round) (o outcome, over bool) {
 	var open, votes, refused, valid, tooMany int
-	var why error
+	var why []error
 	now := time.Now()
 	for i := range v.seats {
 		s := &v.seats[i]
@@ -232,7 +232,7 @@ func (v *voter) judge(r *round) (o outcome, over bool) {
 			open++
 			continue
 		}
-		why = worse(why, s.err)
+		why = append(why, s.err)
 		switch s.stand {
 		case held:
 			votes++
@@ -244,7 +244,7 @@ func (v *voter) judge(r *round) (o outcome, over bool) {
 	}
 	all, need := len(v.seats), v.f.need
 	none := func(have int) error {
-		return &noMajority{have: have, need: need, cause: cmp.Or(why, errForgotten), each: v.complaints()}
+		return &noMajority{have: have, need: need, cause: cmp.Or(v.f.worst(why), errForgotten), each: v.complaints()}
 	}
 	switch {
 	case v.revoked != nil:
@@ -298,6 +298,19 @@ func (v *voter) fresh(r *round) (n int) {
 		}
 	}
 	return n
+}
+
+// worst returns the error that says most. One that stays says less if the others would be a majority: they may answer again.
+func (f *Family) worst(all []error) (why error) {
+	stays := func(err error) bool { return err != nil && (call.Classify(err) == call.Refused || call.Lasting(err)) }
+	passing := slices.DeleteFunc(slices.Clone(all), stays)
+	if len(all)-len(passing) <= len(f.servers)-f.need {
+		all = passing
+	}
+	for _, err := range all {
+		why = worse(why, err)
+	}
+	return why
 }
 
 // worse returns the error that says more: a refusal, then that the call may have run.

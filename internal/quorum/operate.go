@@ -223,13 +223,13 @@ func ask[T any](ctx context.Context, f *Family, patience time.Duration, read fun
 		})
 	}
 	got = map[int]T{}
-	why := error(nil)
+	var why []error
 	tooLong := false
 	for open := len(f.servers); open > 0 && ctx.Err() == nil && !(tooLong && len(got) >= f.need); {
 		select {
 		case a := <-answers:
 			if open--; a.err != nil {
-				why = worse(why, a.err)
+				why = append(why, a.err)
 			} else {
 				got[a.i] = a.v
 			}
@@ -239,7 +239,7 @@ func ask[T any](ctx context.Context, f *Family, patience time.Duration, read fun
 		}
 	}
 	if len(got) < f.need {
-		return nil, &noMajority{have: len(got), need: f.need, cause: errors.Join(ctx.Err(), cmp.Or(why, errNotYet))}
+		return nil, &noMajority{have: len(got), need: f.need, cause: errors.Join(ctx.Err(), cmp.Or(f.worst(why), errNotYet))}
 	}
 	return got, nil
 }

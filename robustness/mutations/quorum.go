@@ -26,6 +26,8 @@ var votes = []mutation{
 		"\ts.client.Heard(s.f.born, began, err)\n", "\t_ = began\n"),
 	cut("quorum: the Observer is told of an outage that a look meets", "mutex/once.go", quorumTests, "TestLooksLearn",
 		"m.manager.Reached(r.FirstKey(), err)", "_ = r"),
+	cut("quorum: a refusal by a minority ends no Lead", "internal/quorum/count.go", quorumTests, "TestAShortAbsence",
+		"if len(all)-len(passing) <= len(f.servers)-f.need {", "if len(passing) < 0 {"),
 	cut("quorum: a caller that leaves is no outage", "internal/quorum/leave.go", quorumTests, "TestCallersThatLeave",
 		"outcome{code: life.Gone}, &t)", "outcome{code: life.Gone, err: call.NotSent(errNotYet)}, &t)"),
 	cut("quorum: a renewal is answered by its own replies", "internal/quorum/count.go", quorumTests, "TestExtendDuring",

@@ -209,3 +209,24 @@ func (f *fleet) begin(m *mutex.Mutex) {
 		}
 	}
 }
+
+// distant returns clients of three embedded servers. A round trip to one takes trip.
+func distant(f *harness.Fixture, trip time.Duration) (rdbs []redis.UniversalClient) {
+	for range 3 {
+		_, client := redistest.Bubble(f)
+		rdb := client()
+		rdb.AddHook(redistest.Around(func(_ context.Context, _ []redis.Cmder, send func() error) error {
+			time.Sleep(trip / 2)
+			defer time.Sleep(trip / 2)
+			return send()
+		}))
+		rdbs = append(rdbs, rdb)
+	}
+	return rdbs
+}
+
+// A refusal is an error that a server answers with.
+type refusal string
+
+func (e refusal) Error() string { return string(e) }
+func (refusal) RedisError()     {}

@@ -2,8 +2,11 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -345,19 +348,30 @@ func TestExtendDuringAnExtend(t *testing.T) {
 	})
 }
 
-// distant returns clients of three embedded servers. A round trip to one takes trip.
-func distant(f *harness.Fixture, trip time.Duration) (rdbs []redis.UniversalClient) {
-	for range 3 {
-		_, client := redistest.Bubble(f)
-		rdb := client()
-		rdb.AddHook(redistest.Around(func(_ context.Context, _ []redis.Cmder, send func() error) error {
-			time.Sleep(trip / 2)
-			defer time.Sleep(trip / 2)
-			return send()
-		}))
-		rdbs = append(rdbs, rdb)
-	}
-	return rdbs
+// A server that refuses is no reason to give up while one of the others is away for a moment.
+func TestAShortAbsenceBesideARefusal(t *testing.T) {
+	harness.Bubble(t, "quorum", func(f *harness.Fixture) {
+		var faulty atomic.Bool
+		rdbs := distant(f, time.Millisecond)
+		for i, end := range []error{refusal("NOPERM no rights"), &net.OpError{Op: "dial", Err: errors.New("refused")}} {
+			rdbs[i].AddHook(redistest.Around(func(_ context.Context, _ []redis.Cmder, send func() error) error {
+				if faulty.Load() {
+					return end
+				}
+				return send()
+			}))
+		}
+		m := redistest.Must(mutex.NewQuorum(rdbs, mutex.Config{Name: f.Family}))(f)
+		redistest.WantErr(f, redistest.Must(m.Lock(f.Context(), "k"))(f).Unlock())
+		faulty.Store(true)
+		time.AfterFunc(5*time.Second, func() { faulty.Store(false) })
+		ctx, cancel := context.WithTimeout(f.Context(), 20*time.Second)
+		defer cancel()
+		led := false
+		err := m.Lead(ctx, "k", func(ctx context.Context, _ uint64) error { led = true; <-ctx.Done(); return nil })
+		redistest.Check(f, led && errors.Is(err, context.DeadlineExceeded), "Lead gave up: %v", err)
+		redistest.WantErr(f, m.Close(f.Context()))
+	})
 }
 
 // aQuorum makes a handle on three servers. The way to the first one is a wire.
