@@ -151,7 +151,7 @@ func TestBatchesAreRecordedWithoutACollection(t *testing.T) {
 	redistest.Get(t, "a record", recorded)
 }
 
-// A provider whose code panics ends no process, and spoils no other event.
+// A provider that panics ends no process, and spoils no other event.
 func TestProviderThatPanicsSpoilsNoOtherEvent(t *testing.T) {
 	calls := 0
 	reader := sdk.NewManualReader()

@@ -18,7 +18,7 @@ type round struct {
 	sent    time.Time
 	term    time.Duration
 	pending []bool // servers that have not answered in this round
-	before  []int  // of renewals, by server: the last call before it, whose reply says nothing of it
+	before  []int  // of renewals, by server: the last call before it; the reply to that says nothing of it
 	timer   *time.Timer
 	longer  bool // it has waited longer for servers that abstain
 	end     func(o outcome)

@@ -265,7 +265,7 @@ func TestForeignKeysBesideALease(t *testing.T) {
 	})
 }
 
-// A server whose memory has run out refuses no renewal of a kept lease, also one that moves no expiry, none of a vote, no
+// A server without memory refuses no renewal of a kept lease, also one that moves no expiry, none of a vote, no
 // vote that is given back to an earlier ticket, and no call that goes on where another one stopped.
 func TestRenewalsAndYieldsNeedNoMemory(t *testing.T) {
 	w := newWorld(t, redistest.StartServer(t, redistest.Newest(t)).Client(), false)

@@ -106,7 +106,7 @@ func (w *world) watchBeliefs() {
 	}
 }
 
-// lookAtAlone is lookAt for a lease whose ID is not known: its client must have one like it.
+// lookAtAlone is lookAt for a lease without a known ID: its client must have one like it.
 func (w *world) lookAtAlone(b *belief) {
 	deadline, now := b.lease.Deadline(), time.Now()
 	held := w.standing(b.kind, b.key).held

@@ -121,7 +121,7 @@ func TestATokenAheadOfTheClockIsNotCountedOn(t *testing.T) {
 }
 
 // A process has numbered the tokens of its turns itself, and the server's clock has gone back since, as after a failover to
-// a replica whose clock is behind. Then the lease is revoked: the next owner's token is above those of all turns.
+// a replica with a clock that is behind. Then the lease is revoked: the next owner's token is above those of all turns.
 func TestTokensRiseAfterARevocationOnAClockThatWentBack(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		m, _ := f.open(localFor(time.Second))
