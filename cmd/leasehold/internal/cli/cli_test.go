@@ -65,6 +65,11 @@ func TestLockOfAQuorumIsShown(t *testing.T) {
 	defer m.Close(t.Context())
 	l := redistest.Must(m.Lock(t.Context(), "nightly"))(t)
 	defer l.Unlock()
+	// A majority grants the lock; this server's vote may come after it.
+	redistest.Eventually(t, "the third server's vote", func() bool {
+		out, err := do(t, url, "ls")
+		return err == nil && strings.Contains(out, "nightly")
+	})
 	ok(t, url, "mutex…jobs…nightly…1/1…of a quorum", "ls", "--kind", "mutex")
 	key := []string{"--mutex", "jobs", "--key", "nightly"}
 	out := ok(t, url, "mutex jobs/nightly (of a quorum): 1 of 1 in use", append([]string{"show"}, key...)...)
