@@ -72,6 +72,6 @@ var queue = []mutation{
 		"\t\t\ta.Next = pending\n\t\t\treturn Nothing, fx\n", ""),
 	cut("queue: a hint during an ask causes another one", "internal/life/asking.go", leaseTests, "AtATime",
 		"g.hinted = at\n\t}\n}", "}\n}"),
-	cutOnServers("hooks: an enter that was sent again leaves no phantom, and such a leave is no loss", "internal/lease/attempt.go", faults, "AHookRepeated",
+	cutOnServers("hooks: an enter that was sent again leaves no phantom, and such a leave is no loss", "internal/lease/attempt.go", faults, "TestLateEnterAfter",
 		"if r.Copied = c.Copied(); r.Code", "if r.Code"),
 }

@@ -36,19 +36,19 @@ func TestBoundsOfCachedValuesWhereDialsAreDropped(t *testing.T) {
 		t.Run(fmt.Sprint(callers), func(t *testing.T) {
 			p, w := redistest.NewProxy(t, srv.Addr()), &harness.Wire{}
 			rdb := p.Client(shortTimeouts, func(o *redis.Options) { o.Dialer = w.Dialer(nil) })
-			s := newFaultSite(t, srv.Client())
+			s := newSite(t, harness.Loads, srv.Client())
 			g, local := s.group(rdb), s.group(rdb, loadLocally)
 			hit := s.on(t, "hit")
 			warmUp(t, g)
 			warmUp(t, local)
-			redistest.WantErr(t, g.Put(t.Context(), hit.Key, "cached"))
+			redistest.WantErr(t, g.Put(t.Context(), hit.key, "cached"))
 			w.HoldDials()
 			p.CloseAll()
 			b := newBoundedCalls(t)
 			for i := range callers {
 				b.all(g, leasehold.ErrUnavailable, fmt.Sprint("k", i), fmt.Sprint("l", i))
 				b.start("do of a hit under LoadLocally", fetchBound, nil, func(ctx context.Context) error {
-					_, err := local.Do(ctx, hit.Key, loaderOf("loaded"))
+					_, err := local.Do(ctx, hit.key, loaderOf("loaded"))
 					return err
 				})
 			}
@@ -67,10 +67,10 @@ func TestBoundsOfCachedValuesWhereANodeIsStopped(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartPatientCluster(t, redistest.Newest(t))
 	const callers = 200
-	s := newFaultSite(t, c.Client())
+	s := newSite(t, harness.Loads, c.Client())
 	rdb := c.Client(func(o *redis.ClusterOptions) { o.ReadTimeout, o.WriteTimeout = boundsTimeout, boundsTimeout })
 	g, local := s.group(rdb), s.group(rdb, loadLocally)
-	sickNode := c.NodeFor(s.Part("value"))
+	sickNode := c.NodeFor(s.part("value"))
 	var sick, healthy []string
 	for i := 0; len(sick) < 2*callers || len(healthy) < 2*callers; i++ {
 		key := fmt.Sprint("k", i)
@@ -78,7 +78,7 @@ func TestBoundsOfCachedValuesWhereANodeIsStopped(t *testing.T) {
 		if err := local.Invalidate(t.Context(), key+"-free"); err != nil { // each node's clock is known
 			t.Fatal(err)
 		}
-		if c.NodeFor(s.on(t, key).Part("value")) == sickNode {
+		if c.NodeFor(s.on(t, key).part("value")) == sickNode {
 			sick = append(sick, key)
 		} else {
 			healthy = append(healthy, key)

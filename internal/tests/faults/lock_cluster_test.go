@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,12 +35,12 @@ func sentOverBus(t *testing.T, c *redistest.Cluster) (sum int) {
 }
 
 // keysOnEachPrimary is n keys for each of a Cluster's primaries.
-func keysOnEachPrimary(s *lockSite, c *redistest.Cluster, n int) (all []string) {
-	s.TB.Helper()
+func keysOnEachPrimary(s *site, c *redistest.Cluster, n int) (all []string) {
+	s.Helper()
 	count := map[string]int{}
 	for i := 0; len(all) < 3*n; i++ {
 		key := fmt.Sprint("k", i)
-		node := c.NodeFor(harness.Part(harness.Locks, s.Family, key, "holders")).Addr()
+		node := c.NodeFor(harness.Part(harness.Locks, s.family, key, "holders")).Addr()
 		if count[node] < n {
 			count[node]++
 			all = append(all, key)
@@ -50,65 +49,41 @@ func keysOnEachPrimary(s *lockSite, c *redistest.Cluster, n int) (all []string) 
 	return all
 }
 
-// turns has two processes take a lock by turns until the time is over, and counts the turns.
-func turns(t *testing.T, two [2]*mutex.Mutex, key string, span time.Duration) int {
-	t.Helper()
-	var count atomic.Int64
-	ctx, cancel := context.WithTimeout(t.Context(), span)
-	defer cancel()
-	done := make(chan error, 2)
-	for _, m := range two {
-		go func() {
-			for {
-				l, err := m.Lock(ctx, key)
-				if err == nil {
-					count.Add(1)
-					err = l.Unlock()
-				}
-				if err != nil {
-					done <- err
-					return
-				}
-			}
-		}()
-	}
-	for range two {
-		if err := <-done; ctx.Err() == nil {
-			t.Fatal(err)
-		}
-	}
-	return int(count.Load())
-}
-
 // A message on a Cluster stays in the shard of its key: hand-overs send nothing to the
 // other nodes, wherever the processes happen to be connected.
 func TestHandOversStayInTheShard(t *testing.T) {
 	for _, v := range redistest.NeedServers(t) {
 		t.Run(v.String(), func(t *testing.T) {
 			c := redistest.StartPatientCluster(t, v)
-			s := newLockSite(t, c.Client())
+			s := newSite(t, harness.Locks, c.Client())
 			two := [2]*mutex.Mutex{}
 			for i := range two {
 				rdb := c.Client(func(o *redis.ClusterOptions) { o.Addrs = o.Addrs[i : i+1] })
-				two[i] = s.handle(rdb, mutex.Config{})
+				two[i] = s.mutex(rdb, mutex.Config{})
 			}
-			before, count := sentOverBus(t, c), 0
+			before := sentOverBus(t, c)
 			for _, key := range keysOnEachPrimary(s, c, 2) {
-				n, began := 0, time.Now()
-				for n < 20 { // by asking they take 15 s or more
-					n += turns(t, two, key, 200*time.Millisecond)
+				ctx, cancel := context.WithTimeout(t.Context(), redistest.Soon) // by asking they take a minute
+				defer cancel()
+				var all sync.WaitGroup
+				for _, m := range two {
+					all.Go(func() {
+						for range 20 {
+							err := m.Do(ctx, key, func(context.Context, uint64) error { return nil })
+							redistest.Check(t, err == nil || ctx.Err() != nil, "a turn: %v", err)
+						}
+					})
 				}
-				redistest.AtMost(t, time.Since(began), 10*time.Second, "%d turns of %s took %v", n, key)
-				count += n
+				all.Wait()
+				redistest.CheckNow(t, ctx.Err() == nil, "the turns of %s take too long", key)
 			}
-			redistest.Expect(t, sentOverBus(t, c)-before, 0, "%d turns sent %d messages over the bus", count)
-			t.Logf("%d turns", count)
+			redistest.Expect(t, sentOverBus(t, c)-before, 0, "the turns sent %d messages over the bus")
 			if strings.HasPrefix(v.Name, "valkey") && !v.AtLeast(8, 1) {
 				return // does not count the messages that it sends in their short form
 			}
 			const control = 10
 			for range control {
-				redistest.WantErr(t, s.RDB.Publish(t.Context(), s.Family, "over the bus").Err())
+				redistest.WantErr(t, s.RDB.Publish(t.Context(), s.family, "over the bus").Err())
 			}
 			redistest.AtLeast(t, sentOverBus(t, c)-before, control, "%d messages by PUBLISH were counted as %d", control)
 		})
@@ -119,23 +94,23 @@ func TestHandOversStayInTheShard(t *testing.T) {
 // where the slot is then, which asking every 1.5 s would not be in time for.
 func TestGrantAfterASlotMoved(t *testing.T) {
 	c := redistest.StartPatientCluster(t, redistest.Newest(t))
-	s := newLockSite(t, c.Client())
-	h, h2 := s.handle(c.Client(), mutex.Config{}), s.handle(c.Client(), mutex.Config{})
+	s := newSite(t, harness.Locks, c.Client())
+	h, h2 := s.mutex(c.Client(), mutex.Config{}), s.mutex(c.Client(), mutex.Config{})
 	quick := 0
 	const moves = 5
 	for range moves {
-		l := redistest.Must(h.Lock(t.Context(), s.Key))(t)
+		l := redistest.Must(h.Lock(t.Context(), s.key))(t)
 		waiter := s.locking(h2)
-		s.WaitQueued(1)
-		from := c.NodeFor(s.Part("holders"))
+		s.waitQueued(1)
+		from := c.NodeFor(s.part("holders"))
 		for _, to := range c.Nodes[:3] {
 			if to.Addr() != from.Addr() {
-				c.MoveSlot(s.Part("holders"), to)
+				c.MoveSlot(s.part("holders"), to)
 				break
 			}
 		}
 		// Its client has heard of the move, and subscribed there.
-		to := c.NodeFor(s.Part("holders")).Client()
+		to := c.NodeFor(s.part("holders")).Client()
 		redistest.Eventually(t, "a subscription there", func() bool { return len(to.PubSubShardChannels(t.Context(), "*").Val()) > 0 })
 		began := time.Now()
 		redistest.WantErr(t, l.Unlock())

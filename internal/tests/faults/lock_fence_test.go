@@ -21,7 +21,7 @@ var (
 		"9007199254740991", "9007199254740992", "9007199254740993", "9223372036854775807", "1e300", "inf", "1e999",
 		strings.Repeat("9", 200),
 	}
-	otherFences = []string{"nan", "-nan", "text", "", "-1", "-9007199254740993", "-inf", "-1e300", "1e3", "0.5", "9007199254740990"}
+	otherFences = []string{"nan", "-nan", "text", "", "-1", "-9007199254740993", "-inf", "-1e300", "1e3", "0.5", "4000000000000000.5", "9007199254740990"}
 )
 
 // wantSpent fails the test unless err says that no token is left, and names the key and the value.
@@ -34,9 +34,9 @@ func wantSpent(tb testing.TB, err error, key, value string) {
 // key and the value, and leaves the value as it was.
 func TestFenceSetByHand(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
-		s := newLockSite(t, target.Client(t))
-		h := s.handle(target.Client(t), mutex.Config{})
-		fence := s.Part("fence")
+		s := newSite(t, harness.Locks, target.Client(t))
+		h, other := s.mutex(target.Client(t), mutex.Config{}), s.mutex(target.Client(t), mutex.Config{})
+		fence := s.part("fence")
 		set := func(value string) { redistest.WantErr(t, s.RDB.Set(t.Context(), fence, value, 0).Err()) }
 		for _, value := range spentFences {
 			if target.Kind == redistest.KindMini && (len(value) > 19 || strings.ContainsAny(value, "ei")) {
@@ -45,17 +45,17 @@ func TestFenceSetByHand(t *testing.T) {
 			set(value)
 			for range 2 {
 				began := time.Now()
-				l, err := h.Lock(t.Context(), s.Key)
+				l, err := h.Lock(t.Context(), s.key)
 				redistest.CheckNow(t, err != nil, "lock with %.20q: %v", value, l)
 				wantSpent(t, err, fence, value)
 				redistest.AtMost(t, time.Since(began), redistest.Soon, "lock with %.20q: told after %v", value)
-				_, err = h.TryLock(t.Context(), s.Key)
+				_, err = h.TryLock(t.Context(), s.key)
 				wantSpent(t, err, fence, value)
 				redistest.Expect(t, s.RDB.Get(t.Context(), fence).Val(), value, "the fence %.20q is now %.40q", value)
 				ttl := s.RDB.PTTL(t.Context(), fence).Val()
 				redistest.Check(t, ttl > 0, "the fence %.20q has no expiry: %v", value, ttl)
 			}
-			held, queued := s.InUse(), s.Queued()
+			held, queued := s.inUse(), s.queued()
 			redistest.Check(t, held == 0 && queued == 0, "with %.20q: %d held, %d wait", value, held, queued)
 		}
 		for _, value := range otherFences {
@@ -64,41 +64,23 @@ func TestFenceSetByHand(t *testing.T) {
 			if n, err := strconv.ParseFloat(value, 64); err == nil && n > 1 && n < math.MaxInt64 {
 				last = uint64(n)
 			}
-			for range 2 {
-				l, err := h.Lock(t.Context(), s.Key)
-				if err != nil {
-					if last == 1<<53-1 { // the last token there is
-						break
-					}
-					t.Fatalf("lock with %q, after token %d: %v", value, last, err)
-				}
+			rises := func(l *mutex.Lock) {
+				t.Helper()
 				redistest.Check(t, l.Token() > last && l.Token() < 1<<53, "with %q: token %d after %d", value, l.Token(), last)
 				last = l.Token()
-				redistest.Expect(t, l.Unlock(), nil, "unlock with %q: %v", value)
+				redistest.Expect(t, s.RDB.Get(t.Context(), fence).Val(), strconv.FormatUint(last, 10), "with %q: the fence is %s", value)
 			}
-		}
-	})
-}
-
-// A fence ahead of the clock with a fraction: the tokens of a reply and of a message are whole numbers, and differ.
-func TestFenceWithAFraction(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, target redistest.Target) {
-		s := newLockSite(t, target.Client(t))
-		a, b := s.handle(target.Client(t), mutex.Config{}), s.handle(target.Client(t), mutex.Config{})
-		redistest.WantErr(t, s.RDB.Set(t.Context(), s.Part("fence"), "4000000000000000.5", 0).Err())
-		last := uint64(4_000_000_000_000_000)
-		l := redistest.Must(a.Lock(t.Context(), s.Key))(t)
-		for range 6 {
-			redistest.Check(t, l.Token() > last, "token %d after %d", l.Token(), last)
-			last = l.Token()
-			redistest.Expect(t, s.RDB.Get(t.Context(), s.Part("fence")).Val(), strconv.FormatUint(last, 10), "the fence is %s")
-			next := s.locking(b)
-			s.WaitQueued(1)
+			l := redistest.Must(h.Lock(t.Context(), s.key))(t)
+			rises(l)
+			if last < 1<<53-1 { // not the last token that there is
+				next := s.locking(other) // is told by a message
+				s.waitQueued(1)
+				redistest.WantErr(t, l.Unlock())
+				l = next.Got()
+				rises(l)
+			}
 			redistest.WantErr(t, l.Unlock())
-			l = next.Got()
-			a, b = b, a
 		}
-		redistest.WantErr(t, l.Unlock())
 	})
 }
 
@@ -109,28 +91,28 @@ func TestFenceIsSpentUnderALock(t *testing.T) {
 		for _, how := range []string{"unlock", "revoke", "expiry"} {
 			t.Run(how, func(t *testing.T) {
 				t.Parallel()
-				s := newLockSite(t, target.Client(t))
-				h := s.handle(target.Client(t), mutex.Config{TTL: 2 * time.Second})
-				l := redistest.Must(h.Lock(t.Context(), s.Key))(t)
-				fence, value := s.Part("fence"), "9007199254740992"
+				s := newSite(t, harness.Locks, target.Client(t))
+				h := s.mutex(target.Client(t), mutex.Config{TTL: 2 * time.Second})
+				l := redistest.Must(h.Lock(t.Context(), s.key))(t)
+				fence, value := s.part("fence"), "9007199254740992"
 				waiters := []*harness.Call[*mutex.Lock]{s.locking(h)}
-				s.WaitQueued(1)
-				waiters = append(waiters, s.locking(s.handle(target.Client(t), mutex.Config{})))
-				s.WaitQueued(2)
+				s.waitQueued(1)
+				waiters = append(waiters, s.locking(s.mutex(target.Client(t), mutex.Config{})))
+				s.waitQueued(2)
 				redistest.WantErr(t, s.RDB.Set(t.Context(), fence, value, 0).Err())
 				switch how {
 				case "unlock":
 					redistest.Expect(t, l.Unlock(), nil, "unlock: %v")
 				case "revoke":
-					redistest.Expect(t, h.Revoke(t.Context(), s.Key, l.ID(), "test"), nil, "revoke: %v")
+					redistest.Expect(t, h.Revoke(t.Context(), s.key, l.ID(), "test"), nil, "revoke: %v")
 				case "expiry":
-					s.RDB.Del(t.Context(), s.Part("holders"))
+					s.RDB.Del(t.Context(), s.part("holders"))
 				}
 				for _, w := range waiters {
 					wantSpent(t, w.Failed(), fence, value)
 				}
-				s.WaitQueued(0)
-				harness.WaitCount(t, "holders", 0, s.InUse)
+				s.waitQueued(0)
+				harness.WaitCount(t, "holders", 0, s.inUse)
 				redistest.Expect(t, s.RDB.Get(t.Context(), fence).Val(), value, "the fence is now %q")
 				// Its deletion mends it.
 				s.RDB.Del(context.Background(), fence)

@@ -79,7 +79,7 @@ func TestHookThatEndsItsGoroutineCostsOneRoundTrip(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := redistest.Shared(t, oldest)
 			redistest.NoLeaks(t)
-			s := newLockSite(t, srv.Client())
+			s := newSite(t, harness.Locks, srv.Client())
 			rdb := srv.Client()
 			var strikes atomic.Int64
 			h := &hook{around: func(_ []redis.Cmder, send func() error) error {
@@ -89,10 +89,10 @@ func TestHookThatEndsItsGoroutineCostsOneRoundTrip(t *testing.T) {
 				return send()
 			}}
 			h.add(rdb)
-			m := s.handle(rdb, mutex.Config{TTL: time.Second})
-			l := redistest.Must(m.Lock(t.Context(), s.Key))(t)
+			m := s.mutex(rdb, mutex.Config{TTL: time.Second})
+			l := redistest.Must(m.Lock(t.Context(), s.key))(t)
 			waiter := s.locking(m)
-			s.WaitQueued(1)
+			s.waitQueued(1)
 			h.on.Store(true)
 			redistest.Eventually(t, "rounds of renewals", func() bool { return strikes.Load() >= 12 })
 			h.on.Store(false) // Unlock makes its call on this goroutine
@@ -111,7 +111,7 @@ func TestHookThatEndsItsCallerLeavesNoLock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := redistest.Shared(t, redistest.Newest(t))
 			redistest.NoLeaks(t)
-			s := newLockSite(t, srv.Client())
+			s := newSite(t, harness.Locks, srv.Client())
 			rdb := srv.Client()
 			h := &hook{}
 			h.around = func(_ []redis.Cmder, send func() error) error {
@@ -122,86 +122,25 @@ func TestHookThatEndsItsCallerLeavesNoLock(t *testing.T) {
 				return nil
 			}
 			h.add(rdb)
-			m, other := s.handle(rdb, mutex.Config{}), s.handle(srv.Client(), mutex.Config{})
+			m, other := s.mutex(rdb, mutex.Config{}), s.mutex(srv.Client(), mutex.Config{})
 			nothing := func(context.Context, uint64) error { return nil }
-			redistest.NoError(t, m.Do(t.Context(), s.Key, nothing))
+			redistest.NoError(t, m.Do(t.Context(), s.key, nothing))
 			ctx := context.Background() // it cannot end, so the calls are made on the caller's goroutine
 			for call, f := range map[string]func(){
-				"Lock":    func() { h.on.Store(true); _, _ = m.Lock(ctx, s.Key) },
-				"TryLock": func() { h.on.Store(true); _, _ = m.TryLock(ctx, s.Key) },
-				"Unlock":  func() { l := redistest.Must(m.Lock(ctx, s.Key))(t); h.on.Store(true); _ = l.Unlock() },
+				"Lock":    func() { h.on.Store(true); _, _ = m.Lock(ctx, s.key) },
+				"TryLock": func() { h.on.Store(true); _, _ = m.TryLock(ctx, s.key) },
+				"Unlock":  func() { l := redistest.Must(m.Lock(ctx, s.key))(t); h.on.Store(true); _ = l.Unlock() },
 				"DoOnce": func() {
-					_, _ = m.DoOnce(ctx, s.Key, "slot", time.Minute, func(context.Context, uint64) error { h.on.Store(true); return nil })
+					_, _ = m.DoOnce(ctx, s.key, "slot", time.Minute, func(context.Context, uint64) error { h.on.Store(true); return nil })
 				},
 			} {
 				ends := harness.Begin(t, func() error { f(); return nil })
 				redistest.Check(t, errors.Is(ends.Failed(), harness.ErrExited), "%s: %v; want that it ends its goroutine", call, ends.Err)
 				soon, cancel := context.WithTimeout(t.Context(), redistest.Soon)
-				redistest.NoError(t, other.Do(soon, s.Key, nothing))
+				redistest.NoError(t, other.Do(soon, s.key, nothing))
 				cancel()
 			}
 			harness.CloseWithin(t, redistest.Soon, m)
 		})
 	}
-}
-
-// repeater is a handle on a proxy. Its client does not wait long, and has a hook that sends again what failed.
-func repeater(t *testing.T, version redistest.Version) (*lockSite, *redistest.Proxy, *mutex.Mutex) {
-	server := redistest.StartServer(t, version)
-	p := redistest.NewProxy(t, server.Addr())
-	rdb := p.Client(func(o *redis.Options) { o.ReadTimeout = 500 * time.Millisecond })
-	h := &hook{around: func(_ []redis.Cmder, send func() error) error {
-		if send() == nil {
-			return nil
-		}
-		return send()
-	}}
-	h.on.Store(true)
-	h.add(rdb)
-	s := newLockSite(t, server.Client())
-	m := s.handle(rdb, mutex.Config{TTL: time.Minute})
-	redistest.WantErr(t, redistest.Must(m.Lock(t.Context(), "warm"))(t).Unlock())
-	return s, p, m
-}
-
-// The first copy of an enter is under way while a hook sends a second one. The second one is
-// granted and given back, and then the first one arrives: it must take nothing.
-func TestEnterThatAHookRepeatedLeavesNoPhantom(t *testing.T) {
-	version := redistest.NeedServers(t)[0]
-	for name, lock := range map[string]func(h *mutex.Mutex, key string) (*mutex.Lock, error){
-		"alone":      func(h *mutex.Mutex, key string) (*mutex.Lock, error) { return h.Lock(context.Background(), key) },
-		"cancelable": func(h *mutex.Mutex, key string) (*mutex.Lock, error) { return h.Lock(t.Context(), key) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, p, h := repeater(t, version)
-			first := p.HoldRequest(harness.Does("enter"), 1)
-			redistest.WantErr(t, redistest.Must(lock(h, s.Key))(t).Unlock())
-			answered := make(chan []int64, 1)
-			p.SetHook(func(ev redistest.Event) redistest.Action {
-				if harness.Script(ev.Cmd) == "enter" && ev.Stage == redistest.OnReply {
-					select {
-					case answered <- harness.Integers(ev.Reply):
-					default:
-					}
-				}
-				return redistest.Pass
-			})
-			first.Release()
-			v := redistest.Get(t, "the answer to the first copy", answered)
-			redistest.Check(t, len(v) != 0 && v[0] != 1, "the first copy of the enter was answered %v; want that it takes nothing", v)
-			s.free(10 * time.Second)
-		})
-	}
-}
-
-// The reply to a leave is lost, and a hook sends the leave again: the lock was held and given
-// back, and Unlock says so.
-func TestUnlockThatAHookRepeatedIsNoLoss(t *testing.T) {
-	version := redistest.NeedServers(t)[0]
-	s, p, h := repeater(t, version)
-	l := redistest.Must(h.Lock(t.Context(), s.Key))(t)
-	lost := p.EatReply(harness.Does("leave"), 1)
-	redistest.Expect(t, l.Unlock(), nil, "Unlock of a lock that was held: %v")
-	redistest.Get(t, "the loss of a reply", lost.Fired())
 }

@@ -19,8 +19,8 @@ import (
 // A holder of 0.2 s or more is told of a revoke within milliseconds.
 func TestHolderIsToldOfARevokeAtOnce(t *testing.T) {
 	srv := redistest.Shared(t, redistest.NeedServers(t)[0])
-	s := newLockSite(t, srv.Client())
-	holder, operator := s.handle(srv.Client(), mutex.Config{}), s.handle(srv.Client(), mutex.Config{})
+	s := newSite(t, harness.Locks, srv.Client())
+	holder, operator := s.mutex(srv.Client(), mutex.Config{}), s.mutex(srv.Client(), mutex.Config{})
 	const locks = 200
 	var held []*mutex.Lock
 	for i := range locks {
@@ -54,7 +54,7 @@ func TestLocksAreRenewedTogetherAfterACut(t *testing.T) {
 		if target.Kind == redistest.KindMini {
 			t.Skip("it has no CLIENT KILL")
 		}
-		s := newLockSite(t, target.Client(t))
+		s := newSite(t, harness.Locks, target.Client(t))
 		rdb := target.Client(t)
 		var renewed, trips atomic.Int64
 		h := &hook{around: func(cmds []redis.Cmder, send func() error) error {
@@ -71,7 +71,7 @@ func TestLocksAreRenewedTogetherAfterACut(t *testing.T) {
 		}}
 		h.on.Store(true)
 		h.add(rdb)
-		m := s.handle(rdb, mutex.Config{TTL: time.Hour}) // no other renewal is due
+		m := s.mutex(rdb, mutex.Config{TTL: time.Hour}) // no other renewal is due
 		const locks = 500
 		var held []*mutex.Lock
 		for i := range locks {

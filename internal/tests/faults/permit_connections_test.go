@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -21,13 +20,13 @@ import (
 // on, and what cannot be given back at once is given back behind its back.
 func TestPoolExhaustedByOthers(t *testing.T) {
 	harness.EachServerAtOnce(t, redistest.Shared, func(t *testing.T, srv *redistest.Server) {
-		s := newPermitSite(t, srv.Client())
+		s := newSite(t, harness.Permits, srv.Client())
 		p := redistest.NewProxy(t, srv.Addr())
 		rdb := p.Client(func(o *redis.Options) { o.PoolSize = 1 })
-		h := s.closing(rdb, semaphore.Config{Limit: 1, TTL: lastingTTL})
-		l := redistest.Must(h.Acquire(t.Context(), s.Key))(t)
+		h := s.semaphore(rdb, semaphore.Config{Limit: 1, TTL: lastingTTL})
+		l := redistest.Must(h.Acquire(t.Context(), s.key))(t)
 		blocked := make(chan error, 1)
-		go func() { blocked <- rdb.BLPop(context.Background(), 0, s.Part("list")).Err() }()
+		go func() { blocked <- rdb.BLPop(context.Background(), 0, s.part("list")).Err() }()
 		redistest.Eventually(t, "BLPOP", func() bool { return p.Count("BLPOP") > 0 })
 		renewals := harness.Answers(p, "renew")
 		for range 3 { // a TTL
@@ -58,8 +57,8 @@ func TestPoolExhaustedByOthers(t *testing.T) {
 		if took := time.Since(at); took > 3*time.Second+harness.Slack { // as Release has it
 			t.Errorf("release took %v", took)
 		}
-		harness.WaitCount(t, "permits", 0, s.InUse)
-		redistest.WantErr(t, s.RDB.RPush(t.Context(), s.Part("list"), "x").Err())
+		harness.WaitCount(t, "permits", 0, s.inUse)
+		redistest.WantErr(t, s.RDB.RPush(t.Context(), s.part("list"), "x").Err())
 		redistest.NoError(t, <-blocked)
 		s.empty(1, time.Second)
 	})
@@ -70,10 +69,10 @@ func TestPoolExhaustedByOthers(t *testing.T) {
 // waits for an answer on the others. The newest server alone: what is tested is the client.
 func TestLeasesOutliveDeadConnections(t *testing.T) {
 	srv := redistest.Shared(t, redistest.Newest(t))
-	s := newPermitSite(t, srv.Client())
+	s := newSite(t, harness.Permits, srv.Client())
 	p := redistest.NewProxy(t, srv.Addr())
 	const ttl = 3 * time.Second
-	h := s.closing(p.Client(), semaphore.Config{Limit: 1, TTL: ttl})
+	h := s.semaphore(p.Client(), semaphore.Config{Limit: 1, TTL: ttl})
 	var all []*semaphore.Lease
 	for i := range 100 { // renewed at different times
 		all = append(all, redistest.Must(h.TryAcquire(t.Context(), fmt.Sprint(i)))(t))
@@ -105,7 +104,7 @@ func TestLeasesOutliveDeadConnections(t *testing.T) {
 // The connection breaks at each byte, and ctx ends at that moment: the calls that are made anew meet the leave.
 func TestCtxEndsWhereTheConnectionBreaks(t *testing.T) {
 	srv := redistest.Shared(t, redistest.Newest(t))
-	s := newPermitSite(t, srv.Client())
+	s := newSite(t, harness.Permits, srv.Client())
 	const workers = 4
 	step := 1
 	if testing.Short() {
@@ -115,11 +114,11 @@ func TestCtxEndsWhereTheConnectionBreaks(t *testing.T) {
 	for w := range workers {
 		all.Go(func() {
 			p := redistest.NewProxy(t, srv.Addr())
-			h := s.closing(p.Client(func(o *redis.Options) { o.PoolSize = 1 }), semaphore.Config{Limit: 1})
+			h := s.semaphore(p.Client(func(o *redis.Options) { o.PoolSize = 1 }), semaphore.Config{Limit: 1})
 			for dir, length := range map[redistest.Direction]int{redistest.ToServer: 400, redistest.ToClient: 60} {
 				for n := w * step; n < length; n += workers * step {
-					s := &permitSite{s.On(t, fmt.Sprintf("%d.%d", dir, n))}
-					if l, err := h.TryAcquire(t.Context(), "warm"+s.Key); err != nil || l.Release() != nil {
+					s := s.on(t, fmt.Sprintf("%d.%d", dir, n))
+					if l, err := h.TryAcquire(t.Context(), "warm"+s.key); err != nil || l.Release() != nil {
 						t.Errorf("warm: %v", err)
 						return
 					}
@@ -140,7 +139,7 @@ func TestCtxEndsWhereTheConnectionBreaks(t *testing.T) {
 						redistest.WantErr(t, r.Err, context.Canceled)
 					}
 					harness.Until(t, 5*time.Second, func() error {
-						if held, waiting := s.InUse(), s.Queued(); held != 0 || waiting != 0 {
+						if held, waiting := s.inUse(), s.queued(); held != 0 || waiting != 0 {
 							return fmt.Errorf("cut after byte %d of direction %d: %d are held, %d wait", n, dir, held, waiting)
 						}
 						return nil
@@ -158,58 +157,35 @@ func TestCancellationStorm(t *testing.T) {
 	redistest.NoLeaks(t)
 	const waiters = 10_000
 	srv := redistest.StartServer(t, redistest.Newest(t))
-	s := newPermitSite(t, srv.Client())
-	h := s.closing(srv.Client(), semaphore.Config{Limit: 1})
-	first := redistest.Must(h.Acquire(t.Context(), s.Key))(t)
+	s := newSite(t, harness.Permits, srv.Client())
+	h := s.semaphore(srv.Client(), semaphore.Config{Limit: 1})
+	first := redistest.Must(h.Acquire(t.Context(), s.key))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var all sync.WaitGroup
-	const waitersPerControl = 20 // goroutines that only wait for the end of ctx
 	var ended []*harness.Call[*semaphore.Lease]
-	controls := make([]time.Time, waiters/waitersPerControl)
-	for i := range controls {
-		all.Go(func() {
-			<-ctx.Done()
-			controls[i] = time.Now()
-		})
-	}
 	for len(ended) < waiters {
 		for range 500 {
 			ended = append(ended, s.acquiring(ctx, h))
 		}
-		s.WaitQueued(len(ended))
+		s.waitQueued(len(ended))
 	}
-	at := time.Now()
+	late, at := redistest.Lateness(t), time.Now()
 	cancel()
-	all.Wait()
+	busy := 0
 	for _, c := range ended {
 		<-c.Done
-	}
-	control := slices.MaxFunc(controls, time.Time.Compare).Sub(at)
-	back := slices.MaxFunc(ended, func(a, b *harness.Call[*semaphore.Lease]) int { return a.At.Compare(b.At) }).At.Sub(at)
-	busy := 0
-	for _, r := range ended {
-		redistest.WantErr(t, r.Err, context.Canceled)
-		if errors.Is(r.Err, leasehold.ErrBusy) {
+		redistest.WantErr(t, c.Err, context.Canceled)
+		if errors.Is(c.Err, leasehold.ErrBusy) {
 			busy++ // else its place in the queue had not come to its knowledge
 		}
 	}
-	redistest.Check(t, busy >= waiters*9/10, "%d of %d were told that they had been queued", busy, waiters)
-	harness.Until(t, redistest.Soon+4*control, func() error {
-		if n := s.Queued(); n > 0 {
-			return fmt.Errorf("%d waiters after the cancellation", n)
-		}
-		return nil
-	})
-	left := time.Since(at)
-	t.Logf("%d waiters returned within %v, goroutines without a call within %v, and had left the queue after %v", waiters, back, control, left)
-	redistest.Check(t, back <= 2*control+harness.Slack, "they took %v to return, goroutines without a call %v", back, control)
+	back := time.Since(at)
+	redistest.AtMost(t, back, harness.Slack+2*late(), "they took %v to return")
+	redistest.AtLeast(t, busy, waiters*9/10, "%d were told that they had been queued")
+	s.waitQueued(0)
+	t.Logf("%d waiters returned within %v, and had left the queue after %v", waiters, back, time.Since(at))
 	s.holds(1)
 	redistest.Expect(t, first.Release(), nil, "release: %v")
-	for range 10 {
-		l, err := h.Acquire(t.Context(), s.Key)
-		redistest.CheckNow(t, err == nil, "acquire afterwards: %v", err)
-		redistest.Expect(t, l.Release(), nil, "release: %v")
-	}
+	redistest.WantErr(t, redistest.Must(h.Acquire(t.Context(), s.key))(t).Release())
 	s.empty(1, 0)
 }

@@ -35,8 +35,8 @@ func TestRefusedLeavesAreRepeated(t *testing.T) {
 		for _, times := range []int64{4, 8} {
 			t.Run(strings.Fields(text)[0], func(t *testing.T) {
 				t.Parallel()
-				s := newPermitSite(t, srv.Client())
-				rdb := redistest.Shared(t, srv.Version).Client()
+				srv := redistest.Shared(t, srv.Version) // which closes this test's clients at its end
+				s, rdb := newSite(t, harness.Permits, srv.Client()), srv.Client()
 				var left, said atomic.Int64
 				wire := &harness.Wire{}
 				wire.Fail(func(name string) error {
@@ -47,13 +47,13 @@ func TestRefusedLeavesAreRepeated(t *testing.T) {
 					return answer(text)
 				})
 				rdb.AddHook(wire)
-				h := s.closing(rdb, semaphore.Config{Limit: 1, TTL: time.Minute})
-				l := redistest.Must(h.Acquire(t.Context(), s.Key))(t)
+				h := s.semaphore(rdb, semaphore.Config{Limit: 1, TTL: time.Minute})
+				l := redistest.Must(h.Acquire(t.Context(), s.key))(t)
 				left.Store(times)
 				if err := l.Release(); err != nil {
 					redistest.WantErr(t, err, leasehold.ErrUnavailable)
 				}
-				harness.WaitCount(t, "permits", 0, s.InUse)
+				harness.WaitCount(t, "permits", 0, s.inUse)
 				redistest.Expect(t, said.Load(), times, "%d leaves were refused")
 			})
 		}
@@ -80,10 +80,7 @@ func noBusyLoop(tb testing.TB, p *redistest.Proxy, most int) {
 			total += n
 		}
 	}
-	tb.Logf("%d commands in a second: %v", total, p.Commands())
-	if total > most {
-		tb.Errorf("%d commands in a second of nothing but errors: %v", total, p.Commands())
-	}
+	redistest.Check(tb, total <= most, "%d commands in a second of nothing but errors: %v", total, p.Commands())
 }
 
 // renewed waits until a lease was renewed, and fails the test where it is lost.
@@ -99,18 +96,17 @@ func renewed(tb testing.TB, l *semaphore.Lease, since time.Time) {
 // told, a waiter is served, and every lease stays held.
 func TestReadOnlyServer(t *testing.T) {
 	ownServers(t, func(t *testing.T, srv *redistest.Server) {
-		s := newPermitSite(t, srv.Client())
+		s := newSite(t, harness.Permits, srv.Client())
 		p := redistest.NewProxy(t, srv.Addr())
-		h := s.closing(p.Client(), semaphore.Config{Limit: 1, TTL: 6 * time.Second})
-		l := redistest.Must(h.Acquire(t.Context(), s.Key))(t)
+		h := s.semaphore(p.Client(), semaphore.Config{Limit: 1, TTL: 6 * time.Second})
+		l := redistest.Must(h.Acquire(t.Context(), s.key))(t)
 		waiter := s.acquiring(context.Background(), h)
-		s.WaitQueued(1)
+		s.waitQueued(1)
 		redistest.WantErr(t, s.RDB.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
 		at := time.Now()
 		redistest.WantErr(t, redistest.ErrorOf(h.TryAcquire(t.Context(), "other")), leasehold.ErrUnavailable, redistest.Says("READONLY"))
 		redistest.AtMost(t, time.Since(at), 3*time.Second, "try acquire took %v")
-		third := &permitSite{s.On(t, "third")}
-		newcomer := third.acquiring(context.Background(), h)
+		newcomer := s.on(t, "third").acquiring(context.Background(), h)
 		noBusyLoop(t, p, 100)
 		redistest.WantErr(t, s.RDB.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err())
 		got := newcomer.Within(5*time.Second, "an acquire that waits").Got()
@@ -125,23 +121,23 @@ func TestReadOnlyServer(t *testing.T) {
 // The server's memory is full and it evicts nothing: nothing more is granted, and nothing is lost.
 func TestServerOutOfMemory(t *testing.T) {
 	ownServers(t, func(t *testing.T, srv *redistest.Server) {
-		s := newPermitSite(t, srv.Client())
+		s := newSite(t, harness.Permits, srv.Client())
 		p := redistest.NewProxy(t, srv.Addr())
-		h := s.closing(p.Client(), semaphore.Config{Limit: 2, TTL: lastingTTL})
+		h := s.semaphore(p.Client(), semaphore.Config{Limit: 2, TTL: lastingTTL})
 		var held []*semaphore.Lease
 		for range 2 {
-			held = append(held, redistest.Must(h.Acquire(t.Context(), s.Key))(t))
+			held = append(held, redistest.Must(h.Acquire(t.Context(), s.key))(t))
 		}
 		waiter := s.acquiring(context.Background(), h)
-		s.WaitQueued(1)
+		s.waitQueued(1)
 		redistest.WantErr(t, s.RDB.ConfigSet(t.Context(), "maxmemory", "1").Err())
 		full := time.Now()
 		for name, acquire := range map[string]func(context.Context, string) (*semaphore.Lease, error){
 			"acquire": h.Acquire, "try acquire": h.TryAcquire,
 		} {
-			for _, key := range []string{"other", s.Key} { // where there is room, and where there is none
+			for _, key := range []string{"other", s.key} { // where there is room, and where there is none
 				_, err := acquire(t.Context(), key)
-				if name == "try acquire" && key == s.Key {
+				if name == "try acquire" && key == s.key {
 					redistest.WantErr(t, err, leasehold.ErrBusy) // which needs no memory
 					continue
 				}
@@ -153,7 +149,7 @@ func TestServerOutOfMemory(t *testing.T) {
 		for _, l := range held {
 			renewed(t, l, full.Add(lastingTTL))
 		}
-		redistest.Expect(t, s.Queued(), 1, "%d wait")
+		redistest.Expect(t, s.queued(), 1, "%d wait")
 		redistest.Expect(t, held[0].Release(), nil, "release: %v")
 		next := waiter.Within(5*time.Second, "a waiter whose turn has come").Got()
 		s.holds(2)
@@ -170,12 +166,13 @@ func TestServerOutOfMemory(t *testing.T) {
 func TestRotatedCredentials(t *testing.T) {
 	const ttl = 6 * time.Second
 	for name, rotation := range map[string]struct {
-		begin, end []any // commands of the administrator
+		user, password string // of the client
+		begin, end     []any  // commands of the administrator; without an end the client's password changes
 	}{
-		"WRONGPASS": {[]any{"ACL", "SETUSER", "app", ">new", "<old"}, nil},
-		"NOPERM":    {[]any{"ACL", "SETUSER", "app", "-@all"}, []any{"ACL", "SETUSER", "app", "+@all"}},
-		// go-redis keeps connections that it made without a password, so this one is taken back.
-		"NOAUTH": {[]any{"CONFIG", "SET", "requirepass", "new"}, []any{"CONFIG", "SET", "requirepass", ""}},
+		"WRONGPASS": {"app", "old", []any{"ACL", "SETUSER", "app", ">new", "<old"}, nil},
+		"NOPERM":    {"app", "old", []any{"ACL", "SETUSER", "app", "-@all"}, []any{"ACL", "SETUSER", "app", "+@all"}},
+		// The default user needs no password yet. go-redis keeps connections that it made without one, so this is taken back.
+		"NOAUTH": {"", "", []any{"CONFIG", "SET", "requirepass", "new"}, []any{"CONFIG", "SET", "requirepass", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -185,35 +182,30 @@ func TestRotatedCredentials(t *testing.T) {
 					t.Helper()
 					redistest.Require(t, admin.Do(context.Background(), args...).Err(), nil, "%v: %v", args)
 				}
+				cut := func() {
+					run("CLIENT", "KILL", "USER", "app")
+					run("CLIENT", "KILL", "USER", "default")
+				}
 				redistest.WantErr(t, srv.Client().Do(t.Context(), "ACL", "SETUSER", "admin", "on", ">secret", "~*", "&*", "+@all").Err())
 				run("ACL", "SETUSER", "app", "on", ">old", "~*", "&*", "+@all")
-				s := newPermitSite(t, admin)
+				s := newSite(t, harness.Permits, admin)
 				var password atomic.Value
-				user := "app"
-				if password.Store("old"); name == "NOAUTH" {
-					user = "" // the default user, who needs no password yet
-					password.Store("")
-				}
-				h := s.closing(srv.Client(func(o *redis.Options) {
-					o.CredentialsProvider = func() (string, string) { return user, password.Load().(string) }
+				password.Store(rotation.password)
+				h := s.semaphore(srv.Client(func(o *redis.Options) {
+					o.CredentialsProvider = func() (string, string) { return rotation.user, password.Load().(string) }
 				}), semaphore.Config{Limit: 1, TTL: ttl})
-				held := redistest.Must(h.Acquire(t.Context(), s.Key))(t)
+				held := redistest.Must(h.Acquire(t.Context(), s.key))(t)
 				var waiters []*harness.Call[*semaphore.Lease]
 				for i := range 2 {
 					waiters = append(waiters, s.acquiring(context.Background(), h))
-					s.WaitQueued(i + 1)
+					s.waitQueued(i + 1)
 				}
 
 				run(rotation.begin...)
-				for _, who := range []string{"app", "default"} {
-					run("CLIENT", "KILL", "USER", who)
-				}
+				cut()
 				began := time.Now()
-				other := &permitSite{s.On(t, "other")}
-				newcomer := other.acquiring(context.Background(), h)
-				_, err := h.TryAcquire(t.Context(), "third")
-				redistest.WantErr(t, err, leasehold.ErrUnavailable)
-				redistest.Check(t, err != nil && namesCredentials(err, name), "try: %v; want that it names %s", err, name)
+				newcomer := s.on(t, "other").acquiring(context.Background(), h)
+				refused(t, redistest.ErrorOf(h.TryAcquire(t.Context(), "third")), name)
 				redistest.AtMost(t, time.Since(began), time.Second, "try: it took %v")
 				time.Sleep(time.Until(began.Add(2 * time.Second)))
 				if rotation.end != nil {
@@ -224,27 +216,20 @@ func TestRotatedCredentials(t *testing.T) {
 
 				got := newcomer.Within(5*time.Second, "an acquisition that began meanwhile").Got()
 				renewed(t, held, began.Add(ttl+time.Second))
-				for i, lease := range []*semaphore.Lease{held, nil, nil} {
-					if i > 0 {
-						lease = waiters[i-1].Within(5*time.Second, fmt.Sprint("waiter ", i)).Got()
-					}
-					redistest.Expect(t, lease.Release(), nil, "release: %v")
+				redistest.Expect(t, held.Release(), nil, "release: %v")
+				for i, waiter := range waiters {
+					redistest.Expect(t, waiter.Within(5*time.Second, fmt.Sprint("waiter ", i)).Got().Release(), nil, "release: %v")
 				}
 				redistest.Expect(t, got.Release(), nil, "release: %v")
 
 				// One that does not end.
 				last := password.Swap("wrong")
 				if name == "NOAUTH" { // of the default user: any password is right
-					run("CONFIG", "SET", "requirepass", "new")
+					run(rotation.begin...)
 				}
-				for _, who := range []string{"app", "default"} {
-					run("CLIENT", "KILL", "USER", who)
-				}
+				cut()
 				began = time.Now()
-				_, err = h.Acquire(t.Context(), "other")
-				redistest.WantErr(t, err, leasehold.ErrUnavailable)
-				redistest.Check(t, err != nil && namesCredentials(err, "WRONGPASS"),
-					"a rotation that does not end: %v; want that it names WRONGPASS", err)
+				refused(t, redistest.ErrorOf(h.Acquire(t.Context(), "other")), "WRONGPASS")
 				redistest.AtMost(t, time.Since(began), 6*time.Second, "a rotation that does not end: told after %v")
 				if password.Store(last); name == "NOAUTH" {
 					run(rotation.end...)
@@ -254,8 +239,11 @@ func TestRotatedCredentials(t *testing.T) {
 	}
 }
 
-// namesCredentials reports whether err names the server's error. A server that wants a password
-// answers calls with more than ten arguments with a text of its own.
-func namesCredentials(err error, name string) bool {
-	return strings.Contains(err.Error(), name) || name == "NOAUTH" && strings.Contains(err.Error(), "unauthenticated")
+// refused fails the test unless err names the server's error. A server that wants a password answers calls with more
+// than ten arguments with a text of its own.
+func refused(t *testing.T, err error, name string) {
+	t.Helper()
+	redistest.WantErr(t, err, leasehold.ErrUnavailable)
+	text := err.Error()
+	redistest.Check(t, strings.Contains(text, name) || name == "NOAUTH" && strings.Contains(text, "unauthenticated"), "%v; want that it names %s", err, name)
 }

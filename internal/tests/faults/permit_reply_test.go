@@ -14,11 +14,6 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
-func (s *permitSite) holds(permits int) {
-	s.TB.Helper()
-	redistest.Expect(s.TB, s.InUse(), permits, "%d permits are in use")
-}
-
 // enter's answers that take nothing.
 const (
 	enterVoid    = 6
@@ -28,7 +23,7 @@ const (
 // strays is a proxy on which the first enter of a warmed-up handle is held: the
 // bytes have left the client and not reached the server.
 type strays struct {
-	*permitSite
+	*site
 	p      *redistest.Proxy
 	h      *semaphore.Semaphore
 	enter  *redistest.Fault
@@ -37,13 +32,17 @@ type strays struct {
 	late   chan []int64  // those
 }
 
-func newStrays(t *testing.T, srv *redistest.Server, opts ...func(*redis.Options)) *strays {
+func newStrays(t *testing.T, srv *redistest.Server, patience time.Duration, hooks ...redis.Hook) *strays {
 	p := redistest.NewProxy(t, srv.Addr())
 	x := &strays{
-		permitSite: newPermitSite(t, srv.Client()), p: p,
+		site: newSite(t, harness.Permits, srv.Client()), p: p,
 		leaves: make(chan struct{}, 100), enters: make(chan []int64, 100), late: make(chan []int64, 100),
 	}
-	x.h = x.closing(p.Client(opts...), semaphore.Config{Limit: 2})
+	rdb := p.Client(func(o *redis.Options) { o.ReadTimeout = patience })
+	for _, hook := range hooks {
+		rdb.AddHook(hook)
+	}
+	x.h = x.semaphore(rdb, semaphore.Config{Limit: 2})
 	// The first call learns the server's clock and opens the connections.
 	redistest.WantErr(t, redistest.Must(x.h.TryAcquire(t.Context(), "other"))(t).Release())
 	var held atomic.Int64 // the connection of the first enter from here on
@@ -64,86 +63,88 @@ func newStrays(t *testing.T, srv *redistest.Server, opts ...func(*redis.Options)
 	return x
 }
 
-// deliver lets the held enter arrive, and returns its answer.
-func (x *strays) deliver() int64 {
-	x.TB.Helper()
-	x.enter.Release()
-	return x.answer(x.late)
-}
-
 func (x *strays) answer(to <-chan []int64) int64 {
-	x.TB.Helper()
-	v := redistest.Get(x.TB, "the answer to an enter", to)
-	if len(v) == 0 {
-		x.TB.Fatal("an enter was answered with an error")
-	}
+	x.Helper()
+	v := redistest.Get(x, "the answer to an enter", to)
+	redistest.CheckNow(x, len(v) > 0, "an enter was answered with an error")
 	return v[0]
 }
 
-func (x *strays) awaitLeave() {
-	x.TB.Helper()
-	redistest.Get(x.TB, "the answer to a leave", x.leaves)
-}
-
-// nothing says that what arrived late took nothing.
-func (x *strays) nothing() {
-	x.TB.Helper()
+// deliver lets the held enter arrive, which is to be answered so and to take nothing.
+func (x *strays) deliver(want int64) {
+	x.Helper()
+	x.enter.Release()
+	redistest.Expect(x, x.answer(x.late), want, "the late enter was answered with %d")
 	x.holds(0)
-	redistest.Expect(x.TB, x.Queued(), 0, "%d wait")
+	redistest.Expect(x, x.queued(), 0, "%d wait")
 	x.empty(2, 0)
 }
 
-// The enter is on its way when its caller gives up; the leave that follows overtakes it on another connection.
+// The enter is on its way when its caller gives up. The leave that follows overtakes it on another connection, and
+// leaves a tombstone. An enter that is held until that is gone is void by itself.
 func TestLateEnterOfCancelledCallTakesNothing(t *testing.T) {
 	harness.EachServerAtOnce(t, redistest.Shared, func(t *testing.T, srv *redistest.Server) {
-		for name, acquire := range map[string]func(h *semaphore.Semaphore, ctx context.Context, key string) (*semaphore.Lease, error){
-			"acquire": (*semaphore.Semaphore).Acquire, "try acquire": (*semaphore.Semaphore).TryAcquire,
+		for name, c := range map[string]struct {
+			acquire func(h *semaphore.Semaphore, ctx context.Context, key string) (*semaphore.Lease, error)
+			answer  int64
+		}{
+			"acquire":               {(*semaphore.Semaphore).Acquire, enterGivenUp},
+			"try acquire":           {(*semaphore.Semaphore).TryAcquire, enterGivenUp},
+			"the tombstone is gone": {(*semaphore.Semaphore).Acquire, enterVoid},
 		} {
 			t.Run(name, func(t *testing.T) {
-				x := newStrays(t, srv)
+				x := newStrays(t, srv, 0)
 				ctx, cancel := context.WithCancel(t.Context())
-				done := harness.Start(t, func() (*semaphore.Lease, error) { return acquire(x.h, ctx, x.Key) })
+				done := harness.Start(t, func() (*semaphore.Lease, error) { return c.acquire(x.h, ctx, x.key) })
 				x.enter.Wait()
 				cancel()
 				redistest.WantErr(t, done.Within(harness.Slack, "an acquisition").Err, context.Canceled, leasehold.ErrUnavailable)
-				x.awaitLeave()
-				redistest.Expect(t, x.deliver(), enterGivenUp, "the late enter was answered with %d")
-				x.nothing()
+				redistest.Get(t, "the answer to a leave", x.leaves)
+				if c.answer == enterVoid {
+					redistest.Eventually(t, "the tombstone to go", func() bool {
+						return x.RDB.Exists(t.Context(), x.part("alive")).Val() == 0
+					})
+				}
+				x.deliver(c.answer)
 			})
 		}
 	})
 }
 
-// The enter's connection timed out; the retry was granted and given back before the first copy arrived.
+// The enter has no reply in time. Another copy, by the call or by a hook of the user's, is granted and given back before
+// the first one arrives. Where a hook repeats a leave, the permit was held and given back, and Release says so.
 func TestLateEnterAfterItsRetryWasReleasedTakesNothing(t *testing.T) {
-	harness.EachServerAtOnce(t, redistest.Shared, func(t *testing.T, srv *redistest.Server) {
-		x := newStrays(t, srv, func(o *redis.Options) { o.ReadTimeout = 200 * time.Millisecond })
-		l := redistest.Must(x.h.Acquire(t.Context(), x.Key))(t)
-		x.enter.Wait()
-		redistest.Require(t, x.answer(x.enters), 1, "the retry was answered with %d")
-		x.holds(1)
-		redistest.WantErr(t, l.Release())
-		x.holds(0)
-		redistest.Expect(t, x.deliver(), enterGivenUp, "the late enter was answered with %d")
-		x.nothing()
+	again := redistest.Around(func(_ context.Context, _ []redis.Cmder, send func() error) error {
+		if send() == nil {
+			return nil
+		}
+		return send()
 	})
-}
-
-// An enter that is held for so long that its tombstone is gone is void by itself.
-func TestEnterIsVoidAfterItsTime(t *testing.T) {
 	harness.EachServerAtOnce(t, redistest.Shared, func(t *testing.T, srv *redistest.Server) {
-		x := newStrays(t, srv)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := x.acquiring(ctx, x.h)
-		x.enter.Wait()
-		cancel()
-		redistest.WantErr(t, done.Within(harness.Slack, "an acquisition").Err, context.Canceled)
-		x.awaitLeave()
-		redistest.Eventually(t, "the tombstone to go", func() bool {
-			n, err := x.RDB.Exists(t.Context(), x.Part("alive")).Result()
-			return err == nil && n == 0
-		})
-		redistest.Expect(t, x.deliver(), enterVoid, "the late enter was answered with %d")
-		x.nothing()
+		for name, c := range map[string]struct {
+			ctx   context.Context
+			hooks []redis.Hook
+		}{
+			"by the call":                          {t.Context(), nil},
+			"by a hook":                            {t.Context(), []redis.Hook{again}},
+			"by a hook, on the caller's goroutine": {context.Background(), []redis.Hook{again}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				x := newStrays(t, srv, 200*time.Millisecond, c.hooks...)
+				l := redistest.Must(x.h.Acquire(c.ctx, x.key))(t)
+				x.enter.Wait()
+				redistest.Require(t, x.answer(x.enters), 1, "the second copy was answered with %d")
+				x.holds(1)
+				redistest.WantErr(t, l.Release())
+				x.holds(0)
+				x.deliver(enterGivenUp)
+				if c.hooks != nil {
+					l = redistest.Must(x.h.Acquire(c.ctx, x.key))(t)
+					lost := x.p.EatReply(harness.Does("leave"), 1)
+					redistest.Expect(t, l.Release(), nil, "Release of a permit that was held: %v")
+					lost.Wait()
+				}
+			})
+		}
 	})
 }

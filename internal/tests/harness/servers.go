@@ -94,7 +94,6 @@ var strictOnly = map[string]string{
 	"TestLateEnterAfterItsRetryWasReleasedTakesNothing": stays,
 	"TestGrantThatComesTooLateIsAskedForAnew":           stays,
 	"TestSilentRedisIsNoBusyTenant":                     stays,
-	"TestEnterThatAHookRepeatedLeavesNoPhantom":         stays,
 
 	"TestRedisIsAway":                                   noCall,
 	"TestReleaseBoundsItself":                           noCall,
