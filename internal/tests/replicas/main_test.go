@@ -87,7 +87,7 @@ func openMutex(tb testing.TB, rdb redis.UniversalClient, cfg mutex.Config) *mute
 func newSemaphore(tb testing.TB, rdb redis.UniversalClient, cfg mutex.Config, total int) handle {
 	tb.Helper()
 	s := redistest.Must(semaphore.New(rdb, semaphore.Config{
-		Name: cfg.Name, Limit: 1, Total: total, TTL: cfg.TTL, Replicas: cfg.Replicas, ReplicaWait: cfg.ReplicaWait,
+		Name: cfg.Name, Limit: 1, Total: total, TTL: cfg.TTL, Replicas: cfg.Replicas, ReplicaWait: cfg.ReplicaWait, Observer: cfg.Observer,
 	}))(tb)
 	tb.Cleanup(func() { harness.CloseWithin(tb, 30*time.Second, s) })
 	return handle{
@@ -114,12 +114,7 @@ func granted(tb testing.TB, h handle, key string) (l lease) {
 	return l
 }
 
-// awaitBlocked waits until a WAIT has arrived at the server: it blocks its client there.
-func awaitBlocked(tb testing.TB, rdb redis.UniversalClient) {
-	tb.Helper()
-	redistest.Eventually(tb, "WAIT at the server", func() bool { return blocked(rdb) })
-}
-
+// blocked reports whether a WAIT has arrived at the server: it blocks its client there.
 func blocked(rdb redis.UniversalClient) bool {
 	return !strings.Contains(rdb.Info(context.Background(), "clients").Val(), "blocked_clients:0\r\n")
 }
