@@ -26,7 +26,7 @@ func TestServerClockJumps(t *testing.T) {
 			c.work()
 			clock.Shift(far)
 			at := time.Now()
-			h.allTold(at)
+			h.allTold()
 			c.recovered(at)
 			h.keptOrTold()
 			c.work()
