@@ -54,11 +54,6 @@ func each(t *testing.T, n int, fn func(f *fleet)) {
 		t.Parallel()
 		fn(embedded(t, n))
 	})
-	eachReal(t, n, fn)
-}
-
-// eachReal is each without embedded servers.
-func eachReal(t *testing.T, n int, fn func(f *fleet)) {
 	versions := redistest.Installed()
 	if len(versions) == 0 {
 		t.Run("servers", func(t *testing.T) { redistest.NeedServers(t) })
@@ -115,11 +110,16 @@ func (f *fleet) clients() (all []redis.UniversalClient) {
 			all = append(all, f.proxies[i].Client())
 			continue
 		}
-		rdb := redis.NewClient(&redis.Options{Addr: f.addr(i)})
-		f.Cleanup(func() { _ = rdb.Close() })
-		all = append(all, rdb)
+		all = append(all, f.client(i))
 	}
 	return all
+}
+
+// client makes a client of one server.
+func (f *fleet) client(i int) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: f.addr(i)})
+	f.Cleanup(func() { _ = rdb.Close() })
+	return rdb
 }
 
 // direct returns a client of one server that no proxy disturbs.
@@ -127,8 +127,7 @@ func (f *fleet) direct(i int) *redis.Client {
 	if rdb, made := f.directs.Load(i); made {
 		return rdb.(*redis.Client)
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: f.addr(i)})
-	f.Cleanup(func() { _ = rdb.Close() })
+	rdb := f.client(i)
 	f.directs.Store(i, rdb)
 	return rdb
 }

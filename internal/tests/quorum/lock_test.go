@@ -62,12 +62,13 @@ func (f *fleet) tells(m *mutex.Mutex, name int, order chan<- int) {
 // waiting waits until n requests wait for key.
 func (f *fleet) waiting(m *mutex.Mutex, key string, n int) {
 	f.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if state, err := m.Inspect(context.Background(), key); err == nil && state.Waiting == n {
-			return
+	harness.Until(f, 20*time.Second, func() error {
+		state, err := m.Inspect(context.Background(), key)
+		if err == nil && state.Waiting != n {
+			err = fmt.Errorf("%d wait; want %d", state.Waiting, n)
 		}
-	}
-	f.Fatalf("there are never %d waiters", n)
+		return err
+	})
 }
 
 // Each of three waiters is first at another server. The later ones yield their votes to the
@@ -287,11 +288,7 @@ func TestCloseDropsWhatWaitsForAServerThatIsAway(t *testing.T) {
 // A lock that a majority no longer renews says how many servers still do.
 func TestALossSaysHowManyServersAnswer(t *testing.T) {
 	harness.Bubble(t, "quorum", func(f *harness.Fixture) {
-		var rdbs []redis.UniversalClient
-		for range 3 {
-			_, client := redistest.Bubble(f)
-			rdbs = append(rdbs, client())
-		}
+		rdbs := distant(f, 0)
 		m := redistest.Must(mutex.NewQuorum(rdbs, mutex.Config{Name: f.Family}))(f)
 		l := redistest.Must(m.Lock(f.Context(), "k"))(f)
 		for _, rdb := range rdbs[1:] {
@@ -379,11 +376,8 @@ func aQuorum(f *harness.Fixture) (*mutex.Mutex, *redis.Client, *harness.Wire) {
 	f.Helper()
 	w := &harness.Wire{}
 	one := f.Connect(w).(*redis.Client)
-	rdbs := []redis.UniversalClient{one}
-	for range 2 {
-		_, client := redistest.Bubble(f)
-		rdbs = append(rdbs, client())
-	}
+	rdbs := distant(f, 0)
+	rdbs[0] = one
 	m := redistest.Must(mutex.NewQuorum(rdbs, mutex.Config{Name: f.Family}))(f)
 	one.AddHook(w)
 	return m, one, w
