@@ -192,54 +192,31 @@ func (s *site) impatient(m *mutex.Mutex, n int, patience time.Duration) (stop fu
 	}
 }
 
-// Leases that are held beside callers that wait for a busy key and give up.
-func TestHeldBesideImpatientCallers(t *testing.T) {
+// Leases that are held over a long way, and given back at once: many, or beside callers that wait for a busy key and
+// give up.
+func TestHeldOverLongRoundTrips(t *testing.T) {
 	for _, c := range []struct {
-		name                     string
-		roundTrip, ttl, patience time.Duration
-		callers                  int
-		short                    bool
+		roundTrip, ttl    time.Duration
+		leases, impatient int
+		patience          time.Duration
+		cluster           bool
 	}{
-		{"100ms", 100 * time.Millisecond, 3 * time.Second, 250 * time.Millisecond, 500, true},
-		{"50ms", 50 * time.Millisecond, 3 * time.Second, 150 * time.Millisecond, 500, false},
-		{"long-ttl", 100 * time.Millisecond, 10 * time.Second, 250 * time.Millisecond, 500, false},
-		{"long-ttl-2000", 100 * time.Millisecond, 10 * time.Second, 250 * time.Millisecond, 2000, false},
-	} {
-		if !c.short && !full() {
-			continue
-		}
-		t.Run(c.name, func(t *testing.T) {
-			eachSite(t, c.roundTrip, true, func(s *site) {
-				m := s.newMutex(s.far(), c.ttl)
-				held := s.lockMany(m, "held", either(300, 100))
-				stop := s.impatient(m, either(c.callers, 150), c.patience)
-				time.Sleep(either(12*time.Second, 5*time.Second))
-				stop()
-				s.unlockMany(held)
-			})
-		})
-	}
-}
-
-// Many leases, held and given back at once over a long round trip.
-func TestManyHeldOverLongRoundTrips(t *testing.T) {
-	for _, c := range []struct {
-		roundTrip, ttl time.Duration
-		leases         int
-		cluster        bool
-	}{
-		{300 * time.Millisecond, 3 * time.Second, 500, true},
-		{500 * time.Millisecond, 6 * time.Second, 2000, true},
-		{200 * time.Millisecond, 10 * time.Second, 10000, false},
-	} {
-		if c.leases > 500 && !full() {
-			continue
-		}
-		t.Run(fmt.Sprint(c.leases), func(t *testing.T) {
-			eachSite(t, c.roundTrip, c.cluster && full(), func(s *site) {
+		{100 * time.Millisecond, 3 * time.Second, either(300, 100), either(500, 150), 250 * time.Millisecond, true},
+		{300 * time.Millisecond, 3 * time.Second, 500, 0, 0, full()},
+		// In a full run alone:
+		{50 * time.Millisecond, 3 * time.Second, 300, 500, 150 * time.Millisecond, true},
+		{100 * time.Millisecond, 10 * time.Second, 300, 500, 250 * time.Millisecond, true},
+		{100 * time.Millisecond, 10 * time.Second, 300, 2000, 250 * time.Millisecond, true},
+		{500 * time.Millisecond, 6 * time.Second, 2000, 0, 0, true},
+		{200 * time.Millisecond, 10 * time.Second, 10000, 0, 0, false},
+	}[:either(7, 2)] {
+		t.Run(fmt.Sprintf("%d at %v beside %d", c.leases, c.roundTrip, c.impatient), func(t *testing.T) {
+			eachSite(t, c.roundTrip, c.cluster, func(s *site) {
 				m := s.newMutex(s.far(), c.ttl)
 				held := s.lockMany(m, "held", c.leases)
+				stop := s.impatient(m, c.impatient, c.patience)
 				time.Sleep(either(12*time.Second, 5*time.Second))
+				stop()
 				s.unlockMany(held)
 			})
 		})
