@@ -24,14 +24,12 @@ func (v *voter) onReply(fl *flight, reply []int64, err error) {
 	if err == nil {
 		err = server.twice()
 	}
-	var t todo
-	v.mu.Lock()
-	if fl.try == v.try && v.phase != resting {
-		v.apply(fl, reply, err, &t)
-		v.step(&t)
-	}
-	v.mu.Unlock()
-	t.do()
+	v.decide(func(t *todo) {
+		if fl.try == v.try && v.phase != resting {
+			v.apply(fl, reply, err, t)
+			v.step(t)
+		}
+	})
 }
 
 // apply notes what a reply says of a seat. Called with the lock.
@@ -168,19 +166,19 @@ const maxVoids = 4
 
 // onMemory is called when it is known whether a server that had forgotten its votes may vote again.
 func (v *voter) onMemory(i int, votes bool) {
-	var t todo
-	v.mu.Lock()
-	if s := &v.seats[i]; s.stand == failed || s.stand == held && isAbstention(s.err) {
+	v.decide(func(t *todo) {
+		s := &v.seats[i]
+		if s.stand != failed && (s.stand != held || !isAbstention(s.err)) {
+			return
+		}
 		switch {
 		case votes && v.phase == wanting:
-			v.ask(i, &t)
+			v.ask(i, t)
 		case votes && v.phase == holding:
-			v.heal(i, v.terms.TTL, &t)
+			v.heal(i, v.terms.TTL, t)
 		default:
 			v.note(i, notAsked)
-			v.step(&t)
+			v.step(t)
 		}
-	}
-	v.mu.Unlock()
-	t.do()
+	})
 }

@@ -59,33 +59,31 @@ func (v *voter) open(k roundKind, sent time.Time, end func(outcome)) *round {
 
 // expire ends the wait of a round for servers that have not answered.
 func (v *voter) expire(r *round) {
-	var t todo
-	v.mu.Lock()
-	switch {
-	case !slices.Contains(v.rounds, r):
-	case r.kind == entering && !r.longer && v.abstains(r): // servers that have never voted need more round trips to begin
-		r.longer = true
-		v.f.active.Add(1)
-		r.timer.Reset(late)
-	default:
-		for i, pending := range r.pending {
-			if r.pending[i] = false; pending && v.seats[i].stand != held {
-				v.seats[i].stand = failed
-				v.seats[i].err = cmp.Or(v.seats[i].err, errNotYet)
+	v.decide(func(t *todo) {
+		switch {
+		case !slices.Contains(v.rounds, r):
+		case r.kind == entering && !r.longer && v.abstains(r): // servers that have never voted need more round trips to begin
+			r.longer = true
+			v.f.active.Add(1)
+			r.timer.Reset(late)
+		default:
+			for i, pending := range r.pending {
+				if r.pending[i] = false; pending && v.seats[i].stand != held {
+					v.seats[i].stand = failed
+					v.seats[i].err = cmp.Or(v.seats[i].err, errNotYet)
+				}
+			}
+			v.step(t)
+			if slices.Contains(v.rounds, r) { // the votes are there, but not with one token yet
+				o := outcome{code: life.Queued}
+				if !v.waits {
+					o.err = &noMajority{have: 0, need: v.f.need, cause: errNotYet}
+					v.abandon(t)
+				}
+				v.close(r, o, t)
 			}
 		}
-		v.step(&t)
-		if slices.Contains(v.rounds, r) { // the votes are there, but not with one token yet
-			o := outcome{code: life.Queued}
-			if !v.waits {
-				o.err = &noMajority{have: 0, need: v.f.need, cause: errNotYet}
-				v.abandon(&t)
-			}
-			v.close(r, o, &t)
-		}
-	}
-	v.mu.Unlock()
-	t.do()
+	})
 }
 
 // abstains reports whether a round waits for a server that abstained, and may vote by now. Called with the lock.
@@ -361,22 +359,21 @@ func (v *voter) wakeAt(at time.Time) {
 	v.f.active.Add(1)
 	v.timer = time.AfterFunc(time.Until(at), func() {
 		defer v.f.active.Done()
-		var t todo
-		v.mu.Lock()
-		v.timerAt = time.Time{}
-		if v.phase == wanting {
+		v.decide(func(t *todo) {
+			v.timerAt = time.Time{}
+			if v.phase != wanting {
+				return
+			}
 			for i := range v.seats {
 				switch s := &v.seats[i]; {
 				case s.stand == yielding && s.asked.IsZero():
-					v.ask(i, &t)
+					v.ask(i, t)
 				case s.stand == held:
 					s.err = nil // its fence may be raised again
 				}
 			}
-			v.step(&t)
-		}
-		v.mu.Unlock()
-		t.do()
+			v.step(t)
+		})
 	})
 }
 

@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -261,10 +262,7 @@ func (f *Family) clocks(key string, then func(error)) {
 
 func (f *Family) each(fn func(v *voter)) {
 	f.mu.Lock()
-	all := make([]*voter, 0, len(f.voters))
-	for _, v := range f.voters {
-		all = append(all, v)
-	}
+	all := slices.Collect(maps.Values(f.voters))
 	f.mu.Unlock()
 	for _, v := range all {
 		fn(v)

@@ -24,50 +24,44 @@ type leaveRound struct {
 // leave gives all back, for good. It is over once a majority has answered, and it is certain whether
 // the lock was held until now. Leaves that are not answered then are repeated without it.
 func (v *voter) leave(completes bool, end func([]int64, []string, error)) {
-	var t todo
-	v.mu.Lock()
-	had := v.phase == holding
-	if v.phase != leaving {
-		v.held = had
+	v.decide(func(t *todo) {
+		had := v.phase == holding
+		if v.phase != leaving {
+			v.held = had
+			for i := range v.seats {
+				s := &v.seats[i]
+				s.left = !s.touched || v.phase == resting
+				s.had = had && s.stand == held && s.until.After(time.Now())
+			}
+			for _, r := range slices.Clone(v.rounds) {
+				v.close(r, outcome{code: life.Gone}, t) // no error: the servers may be well
+			}
+			v.phase = leaving
+			v.stopTimer()
+			v.forget()
+		}
+		l := &leaveRound{answers: make([]int8, len(v.seats)), valid: make([]bool, len(v.seats)), completes: completes, end: end}
+		us, _ := v.f.median(v.res.FirstKey())
 		for i := range v.seats {
 			s := &v.seats[i]
-			s.left = !s.touched || v.phase == resting
-			s.had = had && s.stand == held && s.until.After(time.Now())
-		}
-		for _, r := range slices.Clone(v.rounds) {
-			v.close(r, outcome{code: life.Gone}, &t) // no error: the servers may be well
-		}
-		v.phase = leaving
-		v.stopTimer()
-		v.forget()
-	}
-	l := &leaveRound{answers: make([]int8, len(v.seats)), valid: make([]bool, len(v.seats)), completes: completes, end: end}
-	us, _ := v.f.median(v.res.FirstKey())
-	for i := range v.seats {
-		s := &v.seats[i]
-		if l.valid[i] = s.had; s.left {
-			l.answers[i] = cmp.Or(s.answer, 2)
-			continue
-		}
-		t.add(func() { v.leaveServer(i, us, l) })
-	}
-	v.f.active.Add(1)
-	l.timer = time.AfterFunc(late, func() {
-		defer v.f.active.Done()
-		var t todo
-		v.mu.Lock()
-		for i, a := range l.answers {
-			if a == 0 {
-				l.answers[i] = 3
+			if l.valid[i] = s.had; s.left {
+				l.answers[i] = cmp.Or(s.answer, 2)
+				continue
 			}
+			t.add(func() { v.leaveServer(i, us, l) })
 		}
-		v.judgeLeave(l, &t)
-		v.mu.Unlock()
-		t.do()
+		v.f.active.Add(1)
+		l.timer = time.AfterFunc(late, func() {
+			defer v.f.active.Done()
+			v.decide(func(t *todo) {
+				for i, a := range l.answers {
+					l.answers[i] = cmp.Or(a, 3)
+				}
+				v.judgeLeave(l, t)
+			})
+		})
+		v.judgeLeave(l, t)
 	})
-	v.judgeLeave(l, &t)
-	v.mu.Unlock()
-	t.do()
 }
 
 func (v *voter) leaveServer(i int, lead int64, l *leaveRound) {
@@ -120,30 +114,26 @@ func (f *Family) askOthers(v *voter, i int) {
 }
 
 func (v *voter) onLeft(i int, l *leaveRound, reply []int64, err error) {
-	var t todo
-	v.mu.Lock()
-	s := &v.seats[i]
-	switch {
-	case isRevoked(err):
-		v.revoked, s.left, l.answers[i] = err, true, 2
-	case err != nil:
-		if l.answers[i] == 0 {
-			l.answers[i] = 3
+	v.decide(func(t *todo) {
+		s := &v.seats[i]
+		switch {
+		case isRevoked(err):
+			v.revoked, s.left, l.answers[i] = err, true, 2
+		case err != nil:
+			l.answers[i] = cmp.Or(l.answers[i], 3)
+			v.leaveErr = worse(v.leaveErr, err)
+		default:
+			s.left, s.answer = true, 2
+			switch reply[0] {
+			case 1:
+				s.answer = 1
+			case 3:
+				s.answer = 4
+			}
+			l.answers[i] = s.answer
 		}
-		v.leaveErr = worse(v.leaveErr, err)
-	default:
-		s.left, s.answer = true, 2
-		switch reply[0] {
-		case 1:
-			s.answer = 1
-		case 3:
-			s.answer = 4
-		}
-		l.answers[i] = s.answer
-	}
-	v.judgeLeave(l, &t)
-	v.mu.Unlock()
-	t.do()
+		v.judgeLeave(l, t)
+	})
 }
 
 // judgeLeave ends a joint leave if its outcome is certain, or will not become so. Called with the

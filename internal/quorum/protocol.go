@@ -198,89 +198,80 @@ func (v *voter) enter(sent time.Time, o protocol.EnterOptions, end func([]int64,
 			return
 		}
 		us, _ := v.f.median(v.res.FirstKey())
-		var t todo
-		v.mu.Lock()
-		if v.phase == leaving {
-			v.mu.Unlock()
-			told(outcome{code: life.Gone})
-			return
-		}
-		v.waits, v.most = o.Wait, o.MaxWaiters
-		if v.base == 0 {
-			v.base = cmp.Or(o.Ticket, v.f.micros(sent))
-			v.ticket = us + v.base - v.f.micros(time.Now())
-		}
-		if v.lead = uint64(max(0, us)); v.phase == resting {
-			v.begin()
-		}
-		v.open(entering, sent, told)
-		for i := range v.seats {
-			v.ask(i, &t)
-		}
-		v.step(&t)
-		v.mu.Unlock()
-		t.do()
+		v.decide(func(t *todo) {
+			if v.phase == leaving {
+				t.add(func() { told(outcome{code: life.Gone}) })
+				return
+			}
+			v.waits, v.most = o.Wait, o.MaxWaiters
+			if v.base == 0 {
+				v.base = cmp.Or(o.Ticket, v.f.micros(sent))
+				v.ticket = us + v.base - v.f.micros(time.Now())
+			}
+			v.askAll(entering, us, sent, told, t)
+		})
 	})
+}
+
+// askAll asks all servers for their votes, anew if need be. Called with the lock.
+func (v *voter) askAll(k roundKind, us int64, sent time.Time, end func(outcome), t *todo) {
+	if v.lead = uint64(max(0, us)); v.phase == resting {
+		v.begin()
+	}
+	v.open(k, sent, end)
+	for i := range v.seats {
+		v.ask(i, t)
+	}
+	v.step(t)
 }
 
 func (v *voter) wake(sent time.Time, end func(outcome)) {
 	us, _ := v.f.median(v.res.FirstKey())
-	var t todo
-	v.mu.Lock()
-	v.lead = uint64(max(0, us))
-	switch {
-	case v.phase == leaving:
-		t.add(func() { end(outcome{code: life.Gone}) })
-	case v.phase == holding:
-		deadline := v.deadline()
-		t.add(func() { end(outcome{code: life.Granted, deadline: deadline}) })
-	default:
-		if v.most = 0; v.phase == resting {
-			v.begin()
+	v.decide(func(t *todo) {
+		switch v.phase {
+		case leaving:
+			t.add(func() { end(outcome{code: life.Gone}) })
+		case holding:
+			deadline := v.deadline()
+			t.add(func() { end(outcome{code: life.Granted, deadline: deadline}) })
+		default:
+			v.most = 0
+			v.askAll(asking, us, sent, end, t)
 		}
-		v.open(asking, sent, end)
-		for i := range v.seats {
-			v.ask(i, &t)
-		}
-		v.step(&t)
-	}
-	v.mu.Unlock()
-	t.do()
+	})
 }
 
 func (v *voter) renew(sent time.Time, term time.Duration, end func([]int64, []string, error)) {
-	var t todo
-	v.mu.Lock()
-	k := renewing
-	if term < lease.MinTTL {
-		k = probing
-	}
-	r := v.open(k, sent, func(o outcome) {
-		switch {
-		case o.err != nil:
-			end(nil, nil, o.err)
-		case o.code == life.Granted:
-			end([]int64{max(1, o.deadline.Sub(sent).Milliseconds())}, nil, nil)
-		default:
-			end([]int64{0}, nil, nil)
+	v.decide(func(t *todo) {
+		k := renewing
+		if term < lease.MinTTL {
+			k = probing
 		}
-	})
-	r.term = term
-	if v.phase == holding {
-		for i := range v.seats {
-			switch s := &v.seats[i]; {
-			case s.stand == held:
-				v.sendEnter(i, renews, term, v.token, &t)
-			case k == renewing:
-				v.heal(i, max(term, lease.MinTTL), &t)
+		r := v.open(k, sent, func(o outcome) {
+			switch {
+			case o.err != nil:
+				end(nil, nil, o.err)
+			case o.code == life.Granted:
+				end([]int64{max(1, o.deadline.Sub(sent).Milliseconds())}, nil, nil)
 			default:
-				r.pending[i] = false
+				end([]int64{0}, nil, nil)
+			}
+		})
+		r.term = term
+		if v.phase == holding {
+			for i := range v.seats {
+				switch s := &v.seats[i]; {
+				case s.stand == held:
+					v.sendEnter(i, renews, term, v.token, t)
+				case k == renewing:
+					v.heal(i, max(term, lease.MinTTL), t)
+				default:
+					r.pending[i] = false
+				}
 			}
 		}
-	}
-	v.step(&t)
-	v.mu.Unlock()
-	t.do()
+		v.step(t)
+	})
 }
 
 func (v *voter) tokenOf() uint64 {

@@ -156,18 +156,25 @@ func (t todo) do() {
 	}
 }
 
-// onHint looks at a server that may have given its vote, or wants it back.
-func (v *voter) onHint(i int) {
+// decide has the voter decide with its lock, and do what comes of that without it.
+func (v *voter) decide(what func(t *todo)) {
 	var t todo
 	v.mu.Lock()
-	switch s := &v.seats[i]; {
-	case v.phase == wanting && v.waits:
-		v.ask(i, &t)
-	case v.phase == holding && s.stand != held:
-		v.heal(i, v.terms.TTL, &t)
-	}
+	what(&t)
 	v.mu.Unlock()
 	t.do()
+}
+
+// onHint looks at a server that may have given its vote, or wants it back.
+func (v *voter) onHint(i int) {
+	v.decide(func(t *todo) {
+		switch s := &v.seats[i]; {
+		case v.phase == wanting && v.waits:
+			v.ask(i, t)
+		case v.phase == holding && s.stand != held:
+			v.heal(i, v.terms.TTL, t)
+		}
+	})
 }
 
 // late is how long the answer of a server may take before the voter stops counting on it, for now.

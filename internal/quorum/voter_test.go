@@ -46,15 +46,6 @@ func aVoter(t *testing.T) *voter {
 	return v
 }
 
-// does has the voter decide under its lock, and do what comes of that.
-func (v *voter) does(decide func(*todo)) {
-	var all todo
-	v.mu.Lock()
-	decide(&all)
-	v.mu.Unlock()
-	all.do()
-}
-
 // votes gives the voter the votes of the servers in turn, with these fences, for ever longer.
 func (v *voter) votes(fences ...uint64) {
 	for i, fence := range fences {
@@ -143,12 +134,12 @@ func TestServerThatIsAwayGetsProbes(t *testing.T) {
 	v.ask(0, &todo{})
 	s.client.Suspect(v.res.FirstKey(), time.Now(), errors.New("connection refused"))
 	v.seats[0].asked = time.Time{}
-	v.does(func(sends *todo) { v.ask(0, sends) })
+	v.decide(func(sends *todo) { v.ask(0, sends) })
 	if v.seats[0].stand != failed || !errors.Is(v.seats[0].err, call.ErrNotSent) {
 		t.Errorf("its server is away, and the voter waits for it: %v", v.seats[0].err)
 	}
 	for range 3 {
-		v.does(func(leaves *todo) { v.leaveAlone(0, v.member, leaves) })
+		v.decide(func(leaves *todo) { v.leaveAlone(0, v.member, leaves) })
 	}
 	s.mu.Lock()
 	n := len(s.stragglers)
@@ -175,7 +166,7 @@ func TestFenceOfAServerThatIsAwayIsRaisedLater(t *testing.T) {
 	v := aVoter(t)
 	v.votes(5, 7)
 	v.f.servers[0].client.Suspect(v.res.FirstKey(), time.Now(), errors.New("connection refused"))
-	v.does(v.step)
+	v.decide(v.step)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.phase != wanting || v.seats[0].sent != 1 || v.timerAt.IsZero() {
@@ -193,7 +184,7 @@ func TestLeaveThatWaitsOutlivesLateReplies(t *testing.T) {
 	v.ask(0, &todo{})
 	first := v.seats[0].flights[0]
 	s.client.Suspect(v.res.FirstKey(), time.Now(), errors.New("connection refused"))
-	v.does(v.abandon)
+	v.decide(v.abandon)
 	v.leave(false, func([]int64, []string, error) {})
 	v.onReply(first, nil, errors.New("i/o timeout"))
 	s.mu.Lock()
@@ -252,7 +243,7 @@ func TestRoundWaitsWhileServersBegin(t *testing.T) {
 			v.seats[0].err = &abstention{}
 			began, took := time.Now(), time.Duration(0)
 			v.phase = map[roundKind]phase{entering: wanting, renewing: holding}[kind]
-			v.does(func(*todo) { v.open(kind, began, func(outcome) { took = time.Since(began) }) })
+			v.decide(func(*todo) { v.open(kind, began, func(outcome) { took = time.Since(began) }) })
 			v.f.active.Wait()
 			redistest.Expect(t, took, want, "a round took %v")
 		}
