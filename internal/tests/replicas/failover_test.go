@@ -64,19 +64,35 @@ func TestFailoverCounts(t *testing.T) {
 	}
 }
 
-// run has one failover, and returns how many locks were granted twice, of how many.
+// run has one failover while processes take one lock after the other, and keep them. It returns how many of the locks
+// were granted twice, of how many.
 func (f failover) run(t *testing.T, version redistest.Version, replicas int) (double, held int) {
 	x := redistest.StartReplicated(t, version, 2)
 	var current atomic.Pointer[redistest.Server]
 	current.Store(x.Primary)
 	cfg := mutex.Config{Name: redistest.Name(t), Replicas: replicas, ReplicaWait: 100 * time.Millisecond}
-	c := startTakers(t, cfg, func() redis.UniversalClient {
-		return x.Primary.Client(func(o *redis.Options) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var takers sync.WaitGroup
+	var locks sync.Map // by key
+	var keys atomic.Int64
+	for range 4 {
+		m := openMutex(t, x.Primary.Client(func(o *redis.Options) {
 			o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, network, current.Load().Addr())
 			}
-		})
-	})
+		}), cfg)
+		for range 8 {
+			takers.Go(func() {
+				for ctx.Err() == nil {
+					key := fmt.Sprint("k", keys.Add(1))
+					if l, err := m.Lock(ctx, key); err == nil {
+						locks.Store(key, l)
+					}
+				}
+			})
+		}
+	}
 	for _, replica := range f.cut {
 		time.Sleep(between)
 		written := offset(t, x.Primary.Client(), "master_repl_offset")
@@ -91,11 +107,26 @@ func (f failover) run(t *testing.T, version redistest.Version, replicas int) (do
 	}
 	time.Sleep(between)
 	x.Primary.Kill()
-	c.stop()
-	redistest.WantErr(t, x.Replicas[f.promoted].Client().ReplicaOf(t.Context(), "NO", "ONE").Err())
-	double = c.grantedTwice(x.Replicas[f.promoted].Client())
-	current.Store(x.Replicas[f.promoted]) // where the holders give back
-	return double, len(c.locks)
+	cancel()
+	takers.Wait()
+	promoted := x.Replicas[f.promoted]
+	redistest.WantErr(t, promoted.Client().ReplicaOf(t.Context(), "NO", "ONE").Err())
+	// The holders believe in their locks: the first renewal, which would tell them, is due after a third of 30 s.
+	other := openMutex(t, promoted.Client(), mutex.Config{Name: cfg.Name, TTL: time.Minute})
+	var all sync.WaitGroup
+	var twice atomic.Int64
+	for key, l := range locks.Range {
+		held++
+		all.Go(func() {
+			_, err := other.TryLock(context.Background(), key.(string))
+			if err == nil && time.Now().Before(l.(*mutex.Lock).Deadline()) {
+				twice.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	current.Store(promoted) // where the holders give back
+	return int(twice.Load()), held
 }
 
 // offset is a field of INFO replication.
@@ -105,64 +136,4 @@ func offset(t *testing.T, rdb *redis.Client, field string) int {
 	n, err := strconv.Atoi(text)
 	redistest.CheckNow(t, err == nil, "%s: %v", field, err)
 	return n
-}
-
-// takers take one lock after the other, and keep them.
-type takers struct {
-	t       *testing.T
-	cfg     mutex.Config
-	cancel  context.CancelFunc
-	running sync.WaitGroup
-
-	mu    sync.Mutex
-	locks map[string]*mutex.Lock
-}
-
-func startTakers(t *testing.T, cfg mutex.Config, client func() redis.UniversalClient) *takers {
-	ctx, cancel := context.WithCancel(context.Background())
-	c := &takers{t: t, cfg: cfg, cancel: cancel, locks: map[string]*mutex.Lock{}}
-	var keys atomic.Int64
-	for range 4 {
-		m := openMutex(t, client(), cfg)
-		for range 8 {
-			c.running.Go(func() {
-				for ctx.Err() == nil {
-					key := fmt.Sprint("k", keys.Add(1))
-					if l, err := m.Lock(ctx, key); err == nil {
-						c.mu.Lock()
-						c.locks[key] = l
-						c.mu.Unlock()
-					}
-				}
-			})
-		}
-	}
-	return c
-}
-
-func (c *takers) stop() {
-	c.cancel()
-	c.running.Wait()
-}
-
-// grantedTwice is how many of the locks another server grants though their holders believe
-// in them: the first renewal, which would tell them, is due after a third of 30 s.
-func (c *takers) grantedTwice(rdb redis.UniversalClient) (double int) {
-	other := c.cfg
-	other.Replicas, other.TTL = 0, time.Minute
-	m := redistest.Must(mutex.New(rdb, other))(c.t)
-	defer harness.CloseWithin(c.t, 30*time.Second, m)
-	var all sync.WaitGroup
-	for key, l := range c.locks {
-		all.Go(func() {
-			_, err := m.TryLock(context.Background(), key)
-			if err == nil && time.Now().Before(l.Deadline()) {
-				c.mu.Lock()
-				double++
-				c.mu.Unlock()
-			}
-		})
-	}
-	all.Wait()
-	return double
 }
