@@ -52,7 +52,7 @@ func TestBoundsOfCachedValuesWhereDialsAreDropped(t *testing.T) {
 					return err
 				})
 			}
-			b.wait()
+			b.Wait()
 			w.Heal()
 		})
 	}
@@ -125,7 +125,7 @@ func TestBoundsOfCachedValuesWhereANodeIsStopped(t *testing.T) {
 			return err
 		})
 	}
-	b.wait()
+	b.Wait()
 }
 
 // commandsAbout counts the COMMANDs that the servers have run.
@@ -152,16 +152,13 @@ func wantCached(v string, err error) error {
 // boundedCalls are calls at the same time, each with its bound.
 type boundedCalls struct {
 	testing.TB
-	calls sync.WaitGroup
+	sync.WaitGroup
 	late  func() time.Duration
-
-	mu      sync.Mutex
-	longest map[string]time.Duration
-	wrong   map[string]int
+	wrong sync.Map // the kinds of which one came to something else
 }
 
 func newBoundedCalls(tb testing.TB) *boundedCalls {
-	return &boundedCalls{TB: tb, late: redistest.Lateness(tb), longest: map[string]time.Duration{}}
+	return &boundedCalls{TB: tb, late: redistest.Lateness(tb)}
 }
 
 // all starts a call of each kind, about two keys.
@@ -181,27 +178,13 @@ func (b *boundedCalls) all(g *singleflight.Group[string], want error, key, other
 // start starts a call that is to come to want, nil for no error, within bound.
 func (b *boundedCalls) start(what string, bound time.Duration, want error, call func(ctx context.Context) error) {
 	began, late := time.Now(), b.late()
-	b.calls.Go(func() {
+	b.Go(func() {
 		err := call(context.Background())
 		took, late := time.Since(began), b.late()-late
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.longest[what] = max(b.longest[what], took)
 		if !errors.Is(err, want) {
-			if b.wrong == nil {
-				b.wrong = map[string]int{}
-			}
-			if b.wrong[what]++; b.wrong[what] == 1 {
-				b.Errorf("%s: %v; want %v", what, err, want)
-			}
+			_, told := b.wrong.LoadOrStore(what, true)
+			redistest.Check(b, told, "%s: %v; want %v", what, err, want)
 		}
 		redistest.Check(b, took <= bound+harness.Slack+late, "%s took %v; the bound is %v, and the machine was %v late", what, took, bound, late)
 	})
-}
-
-func (b *boundedCalls) wait() {
-	b.calls.Wait()
-	for what, took := range b.longest {
-		b.Logf("%s: %v at most, %d wrong", what, took, b.wrong[what])
-	}
 }

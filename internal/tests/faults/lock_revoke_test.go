@@ -26,9 +26,8 @@ func TestHolderIsToldOfARevokeAtOnce(t *testing.T) {
 	for i := range locks {
 		held = append(held, redistest.Must(holder.Lock(t.Context(), fmt.Sprint(i)))(t))
 	}
-	channel := "leasehold:inbox:*"
 	redistest.Eventually(t, "the holder's subscription", func() bool {
-		return len(s.RDB.PubSubChannels(t.Context(), channel).Val()) > 0
+		return len(s.RDB.PubSubChannels(t.Context(), "leasehold:inbox:*").Val()) > 0
 	})
 	time.Sleep(300 * time.Millisecond) // what the new subscription made the holder ask is answered
 	var told []time.Duration
@@ -41,19 +40,16 @@ func TestHolderIsToldOfARevokeAtOnce(t *testing.T) {
 		redistest.WantErr(t, context.Cause(l.Context()), leasehold.ErrRevoked)
 	}
 	slices.Sort(told)
-	p50, p99 := told[locks/2], told[locks*99/100]
-	t.Logf("told %v after Revoke returned (p50), %v (p99), %v at most", p50, p99, told[locks-1])
+	p99 := told[locks*99/100]
+	t.Logf("told %v after Revoke returned (p99)", p99)
 	// Without the message it would be a third of the TTL, 10 s.
-	redistest.Check(t, p99 <= harness.Slack, "the 99th of 100 holders was told after %v", p99)
+	redistest.AtMost(t, p99, harness.Slack, "the 99th of 100 holders was told after %v")
 }
 
 // Every subscription of a handle with many locks is cut: the handle renews each lock, many in a round trip, and no
 // lock is lost. On a Cluster, where each key has a subscription of its own, too.
 func TestLocksAreRenewedTogetherAfterACut(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, target redistest.Target) {
-		if target.Kind == redistest.KindMini {
-			t.Skip("it has no CLIENT KILL")
-		}
+	redistest.EachReal(t, func(t *testing.T, target redistest.Target) { // the embedded one has no CLIENT KILL
 		s := newSite(t, harness.Locks, target.Client(t))
 		rdb := target.Client(t)
 		var renewed, trips atomic.Int64

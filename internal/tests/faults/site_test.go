@@ -1,3 +1,4 @@
+// Package faults holds what each handle does under each fault, on real servers.
 package faults
 
 import (
@@ -16,6 +17,11 @@ import (
 	"github.com/leasehold-go/leasehold/semaphore"
 	"github.com/leasehold-go/leasehold/singleflight"
 )
+
+func TestMain(m *testing.M) { redistest.MainOf(m, 8) }
+
+// closeBound is how long a Close may take.
+const closeBound = 30 * time.Second
 
 // site is one key of a family as it stands on its server, with which the library's word is compared. Its client goes
 // around every fault.
