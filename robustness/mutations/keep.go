@@ -2,7 +2,7 @@ package main
 
 // kept are the guards of leases that nobody uses and that stay in a process.
 var kept = []mutation{
-	cut("a process that keeps leases hears recalls", "internal/lease/messages.go", permitTests, "TestRecallTakesNoTime",
+	cut("a process that keeps leases hears recalls", "internal/lease/messages.go", permitTests, "TestTryAcquireAwaitsKept",
 		"\t\t\tm.keeper.Recalled(key)\n", "\t\t\t_ = key\n"),
 	cut("a lease that was granted under the mark is not kept", "luascripts/permits/shared/enter.lua", permitTests+" "+scriptTests, "TestContendedPermit|TestModelOfPermits",
 		"recalled and 1 or 0, added", "0, added"),
@@ -52,13 +52,13 @@ var kept = []mutation{
 		"if t := ln.resume(ctx, a.Op); t != nil {", "if t := (*Turn)(nil); t != nil {"),
 	cut("a lease in use when the recall comes is not kept", "internal/localturns/keep.go", "./internal/localturns "+permitTests, "TestLeasesOfEarlierEnters|TestRecalledPermitInUse",
 		"v.grant.Sent.After(k.recalledAt) && !v.over", "!v.over"),
-	cut("an extended lease is not kept", "internal/localturns/keep.go", permitTests, "TestExtendedPermit",
+	cut("an extended lease is not kept", "internal/localturns/keep.go", permitTests, "TestKeptPermitsCostNoCall",
 		"!v.over && !v.oneTurn &&", "!v.over &&"),
 	cut("so does one that a request has found ended", "internal/localturns/turn.go", "./internal/localturns", "TestLeaseThatWasFound",
 		"	ln, over := v.line, v.over\n", "	ln, over := v.line, v.over\n	if over {\n		return\n	}\n"),
 	cut("one lost lease makes the process give back the others", "internal/localturns/turn.go", permitTests, "TestKeptPermitsThatRedisForgets",
 		"\t\t// because a request has found it ended.\n\t\tln.kept.recalledAt = time.Now()\n\t\tln.eachIdle(all)\n", ""),
-	cut("nobody is told of the loss of a lease that nobody used", "internal/lease/attempt.go", permitTests, "TestKeptPermitIsRevoked",
+	cut("nobody is told of the loss of a lease that nobody used", "internal/lease/attempt.go", permitTests, "TestKeptPermitsThatRedisForgets",
 		"if !a.life.Idle { // else nobody", "if true { // else nobody"),
 	cut("so is it where such a lease goes back before a try", "internal/lease/release.go", permitTests, "TestKeptPermitsThatRedisForgets",
 		" && !a.life.Idle { // it is", " { // it is"),

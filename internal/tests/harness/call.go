@@ -157,3 +157,18 @@ func (o *Told) Count(kind leasehold.EventKind, outcome string) (n int) {
 type ObserverFunc func(leasehold.Event)
 
 func (fn ObserverFunc) Observe(e leasehold.Event) { fn(e) }
+
+// Ended is a child of ctx that has ended.
+func Ended(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return ctx
+}
+
+// Busy is the BusyError in err.
+func Busy(tb testing.TB, err error) *leasehold.BusyError {
+	tb.Helper()
+	busy, ok := errors.AsType[*leasehold.BusyError](err)
+	redistest.CheckNow(tb, ok, "%v; want a BusyError", err)
+	return busy
+}

@@ -2,7 +2,6 @@ package semaphore
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -12,10 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
-	"github.com/leasehold-go/leasehold/luascripts"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -73,21 +70,18 @@ func TestMaxWaitEndsTheWait(t *testing.T) {
 		const bound = 500 * time.Millisecond
 		s, _ := f.open(func(c *semaphore.Config) { c.MaxWait = bound })
 		holder := f.take(s, "k", 1)
-		for name, wait := range map[string]func(ctx context.Context) error{
-			"Acquire":  func(ctx context.Context) error { _, err := s.Acquire(ctx, "k"); return err },
-			"AcquireN": func(ctx context.Context) error { _, err := s.AcquireN(ctx, "k", 1); return err },
-			"Do": func(ctx context.Context) error {
-				return s.Do(ctx, "k", func(context.Context) error { f.Errorf("Do ran"); return nil })
-			},
+		never := func(context.Context) error { f.Errorf("Do ran"); return nil }
+		for name, wait := range map[string]func() error{
+			"Acquire":  func() error { return redistest.ErrorOf(s.Acquire(f.Context(), "k")) },
+			"AcquireN": func() error { return redistest.ErrorOf(s.AcquireN(f.Context(), "k", 1)) },
+			"Do":       func() error { return s.Do(f.Context(), "k", never) },
 		} {
 			began := time.Now()
-			err := wait(f.Context())
-			took := time.Since(began)
-			var busy *leasehold.BusyError
-			redistest.Check(f, errors.As(err, &busy) && busy.InUse == 1 && busy.Limit == 1,
-				"%s: %v; want a BusyError that says 1 of 1", name, err)
+			err := wait()
+			redistest.Between(f, time.Since(began), bound, bound+redistest.Soon, name+" waited %v")
+			busy := harness.Busy(f, err)
+			redistest.Check(f, busy.InUse == 1 && busy.Limit == 1, "%s: %v; want 1 of 1", name, err)
 			redistest.WantErr(f, err, leasehold.ErrBusy, redistest.Not(leasehold.ErrUnavailable, context.DeadlineExceeded, context.Canceled))
-			redistest.Check(f, took >= bound && took <= bound+redistest.Soon, "%s: waited %v; want %v", name, took, bound)
 		}
 		redistest.Eventually(f, "an empty queue", func() bool { return f.Queued("k") == 0 })
 		release(f, holder)
@@ -99,22 +93,18 @@ func TestMaxWaitEndsTheWait(t *testing.T) {
 // beyond the first expiry (TestRetryAfterIsNotAfterTheFirstExpiry).
 func TestRetryAfterFitsAHeader(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		wantAtMost := func(s *semaphore.Semaphore, key string, most time.Duration) {
-			f.Helper()
-			l := f.take(s, key, 1)
-			var busy *leasehold.BusyError
-			redistest.CheckNow(f, errors.As(redistest.ErrorOf(s.TryAcquire(f.Context(), key)), &busy), "not busy")
-			redistest.Check(f, busy.RetryAfter > 0 && busy.RetryAfter <= most, "RetryAfter is %v; want at most %v", busy.RetryAfter, most)
-			release(f, l)
-		}
-		s, _ := f.open(limit(1), ttl(30*time.Second))
-		wantAtMost(s, "k", time.Second)
-		for range 8 { // jobs of 20 ms
+		s, _ := f.open(ttl(30 * time.Second))
+		for _, most := range []time.Duration{time.Second, 2 * time.Second} {
 			l := f.take(s, "k", 1)
-			time.Sleep(20 * time.Millisecond)
+			after := harness.Busy(f, redistest.ErrorOf(s.TryAcquire(f.Context(), "k"))).RetryAfter
+			redistest.Check(f, after > 0 && after <= most, "RetryAfter is %v; want at most %v", after, most)
 			release(f, l)
+			for range 8 { // jobs of 20 ms
+				l := f.take(s, "k", 1)
+				time.Sleep(20 * time.Millisecond)
+				release(f, l)
+			}
 		}
-		wantAtMost(s, "k", 2*time.Second)
 	})
 }
 
@@ -149,7 +139,7 @@ func TestGrantBeforeTheSubscriptionStands(t *testing.T) {
 		subscribe := wire.HoldDials()
 		w1 := f.wait(f.Context(), s, "k", 1)
 		synctest.Wait() // until its answer has come
-		answer := wire.StallReplies(call.ScriptName(luascripts.PermitsEnter()))
+		answer := wire.StallReplies("enter")
 		w2 := f.wait(f.Context(), s, "k", 1)
 		release(f, a)
 		release(f, b)
@@ -172,21 +162,21 @@ func TestSignOfLifeIsRepeatedBesideANewcomer(t *testing.T) {
 		l := f.take(holder, "k", 1)
 		first := f.start(s, "k", 1)
 		time.Sleep(time.Second) // it has asked once
-		ask, failed := luascripts.PermitsAsk(), make(chan struct{})
-		var once sync.Once
+		failed := make(chan struct{})
+		once := sync.OnceFunc(func() { close(failed) })
 		wire.Fail(func(name string) error {
-			if name == call.ScriptName(ask) {
-				once.Do(func() { close(failed) })
+			if name == "ask" {
+				once()
 				return harness.ErrCut
 			}
 			return nil
 		})
 		<-failed
 		wire.Heal()
-		asked := wire.Ran(ask)
+		asked := wire.Sent("ask")
 		second := f.start(s, "k", 1)
 		time.Sleep(500 * time.Millisecond)
-		redistest.Check(f, wire.Ran(ask) > asked, "nobody asked again within 500 ms")
+		redistest.Check(f, wire.Sent("ask") > asked, "nobody asked again within 500 ms")
 		release(f, l)
 		release(f, first.Got())
 		release(f, second.Got())
@@ -201,13 +191,12 @@ func TestSlowCallShortensNoGrant(t *testing.T) {
 		l := f.take(holder, "k", 1)
 		w := f.start(s, "k", 1)
 		time.Sleep(200 * time.Millisecond) // what it asks at first has its answer
-		ask := luascripts.PermitsAsk()
-		wire.Stall(call.ScriptName(ask))
+		wire.Stall("ask")
 		time.Sleep(1600 * time.Millisecond) // a sign of life is under way
-		ran := wire.Ran(ask)
+		ran := wire.Sent("ask")
 		wire.Unstall()
 		synctest.Wait() // until it is answered
-		redistest.Require(f, wire.Ran(ask)-ran, 1, "%d signs of life were under way")
+		redistest.Require(f, wire.Sent("ask")-ran, 1, "%d signs of life were under way")
 		release(f, l)
 		got := w.Got()
 		redistest.AtLeast(f, time.Until(got.Deadline()), 1900*time.Millisecond, "the lease was held for %v more when it was granted for 2 s")
@@ -223,11 +212,7 @@ func TestCloseGivesBackEverythingAndWakesWaiters(t *testing.T) {
 		w1, w2 := f.wait(f.Context(), s, "theirs", 2), f.wait(f.Context(), s, "mine", 1)
 		harness.Close(f, s)
 		for _, w := range []*waiting{w1, w2} {
-			select {
-			case <-w.Done:
-			case <-time.After(200 * time.Millisecond): // its goroutine may be about to say so
-				f.Fatal("Close returned before a waiter did")
-			}
+			w.Within(200*time.Millisecond, "the end of a waiter, after Close") // its goroutine may be about to say so
 			redistest.WantErr(f, w.Failed(), leasehold.ErrClosed, redistest.Not(leasehold.ErrBusy, leasehold.ErrUnavailable))
 		}
 		f.WantHeld("mine", 0)
@@ -247,38 +232,18 @@ func TestCloseGivesBackEverythingAndWakesWaiters(t *testing.T) {
 	})
 }
 
-// closer begins Close as soon as a grant is there, before the call returns it.
-type closer struct{ s *semaphore.Semaphore }
-
-func (c *closer) Observe(e leasehold.Event) {
-	if e.Kind == leasehold.EventAcquired {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel() // Close begins, and does not wait
-		_ = c.s.Close(ctx)
-	}
-}
-
+// Close begins as soon as a grant is there, before the call returns it.
 func TestAcquireDoesNotReturnALeaseThatCloseGivesBack(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		var c closer
-		c.s, _ = f.open(func(cfg *semaphore.Config) { cfg.Observer = &c })
-		redistest.WantErr(f, redistest.ErrorOf(c.s.Acquire(f.Context(), "k")), leasehold.ErrClosed)
-		harness.Close(f, c.s)
+		var s *semaphore.Semaphore
+		s, _ = f.open(observer(harness.ObserverFunc(func(e leasehold.Event) {
+			if e.Kind == leasehold.EventAcquired {
+				_ = s.Close(harness.Ended(f.Context())) // it begins, and does not wait
+			}
+		})))
+		redistest.WantErr(f, redistest.ErrorOf(s.Acquire(f.Context(), "k")), leasehold.ErrClosed)
+		harness.Close(f, s)
 		f.WantHeld("k", 0)
-	})
-}
-
-// Close waits for Redis as long as its ctx says; the rest goes on by itself.
-func TestCloseIsBoundByItsCtx(t *testing.T) {
-	some(t, func(f *fixture) {
-		s, wire := f.open(limit(2))
-		f.take(s, "k", 2)
-		wire.Stall()
-		ctx, cancel := context.WithTimeout(f.Context(), 20*time.Millisecond)
-		defer cancel()
-		redistest.WantErr(f, s.Close(ctx), context.DeadlineExceeded, redistest.Says("leasehold: semaphore: close "+f.Family))
-		wire.Heal()
-		redistest.Eventually(f, "the permits to be given back", func() bool { return len(f.Held("k")) == 0 })
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/semaphore"
@@ -66,6 +67,10 @@ func (f *fixture) openOn(rdb redis.UniversalClient, w *harness.Wire, mod ...func
 func limit(n int) func(*semaphore.Config) { return func(c *semaphore.Config) { c.Limit = n } }
 
 func ttl(d time.Duration) func(*semaphore.Config) { return func(c *semaphore.Config) { c.TTL = d } }
+
+func observer(o leasehold.Observer) func(*semaphore.Config) {
+	return func(c *semaphore.Config) { c.Observer = o }
+}
 
 // take acquires n permits that are free.
 func (f *fixture) take(s *semaphore.Semaphore, key string, n int) *semaphore.Lease {

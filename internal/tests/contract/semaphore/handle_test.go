@@ -20,52 +20,45 @@ import (
 func TestNewNamesEveryBadField(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer rdb.Close()
+	type (
+		config = semaphore.Config
+		says   []string // of each bad field: name, value, bound
+	)
 	long := strings.Repeat("x", 513)
 	for _, c := range []struct {
-		cfg  semaphore.Config
-		want []string // of each bad field: name, value, bound
+		cfg  config
+		want says
 	}{
-		{semaphore.Config{}, []string{"Name", "empty", "512", "Limit", "0", "1 to 100000"}},
-		{semaphore.Config{
-			Name: long, Limit: 100_001, TTL: 99 * time.Millisecond, MaxHold: -time.Second, MaxWaiters: -1, Prefix: long + "{",
-		}, []string{
-			"Name", "513", "1 to 512", "Limit", "100001", "1 to 100000", "TTL", "99ms", "100ms", "MaxHold", "-1s",
-			"MaxWaiters", "-1", "Prefix", "514", "at most 512", "{",
-		}},
-		{semaphore.Config{Name: "n", Limit: -5, TTL: -time.Second}, []string{"Limit", "-5", "TTL", "-1s"}},
-		{semaphore.Config{Name: "n", Limit: 1, Prefix: "a}b"}, []string{"Prefix", "}"}},
-		{semaphore.Config{Name: "n", Limit: 1, Prefix: "a\nb"}, []string{"Prefix", `\n`}},
-		{semaphore.Config{Name: "n", Limit: 1, Label: long[:65]}, []string{"Label has 65 bytes; want at most 64"}},
-		{semaphore.Config{Name: "n", Limit: 1, Total: 2, KeepFor: time.Second}, []string{"KeepFor is 1s, and Total is 2; want one of them to be 0"}},
-		{semaphore.Config{Name: "n", Limit: 1, Total: 2, LocalFor: time.Second}, []string{"LocalFor is 1s, and Total is 2; want one of them to be 0"}},
-		{semaphore.Config{Name: "n", Limit: 1, KeepFor: -1}, []string{"KeepFor is -1ns; want 1ms to 10s"}},
-		{semaphore.Config{Name: "n", Limit: 1, KeepFor: time.Microsecond}, []string{"KeepFor is 1µs; want 1ms to 10s"}},
-		{semaphore.Config{Name: "n", Limit: 1, KeepFor: 10*time.Second + 1}, []string{"KeepFor is 10.000000001s; want 1ms to 10s"}},
+		{config{}, says{"Name", "empty", "512", "Limit", "0", "1 to 100000"}},
 		{
-			semaphore.Config{Name: "n", Limit: 1, TTL: time.Second, KeepFor: 501 * time.Millisecond},
-			[]string{"KeepFor is 501ms; want 1ms to 500ms (half of TTL"},
+			config{Name: long, Limit: 100_001, TTL: 99 * time.Millisecond, MaxHold: -time.Second, MaxWaiters: -1, Prefix: long + "{"},
+			says{"Name", "513", "1 to 512", "Limit", "100001", "1 to 100000", "TTL", "99ms", "100ms", "MaxHold", "-1s", "MaxWaiters", "-1", "Prefix", "514", "at most 512", "{"},
 		},
-		{semaphore.Config{Name: "n", Limit: 1, LocalFor: -1}, []string{"LocalFor is -1ns; want 1ms to 1s"}},
-		{semaphore.Config{Name: "n", Limit: 1, LocalFor: time.Millisecond - 1}, []string{"LocalFor is 999.999µs; want 1ms to 1s"}},
-		{semaphore.Config{Name: "n", Limit: 1, LocalFor: time.Second + 1}, []string{"LocalFor is 1.000000001s; want 1ms to 1s"}},
-		{
-			semaphore.Config{Name: "n", Limit: 1, TTL: 100 * time.Millisecond, LocalFor: 51 * time.Millisecond},
-			[]string{"LocalFor is 51ms; want 1ms to 50ms"},
-		},
-		{semaphore.Config{Name: "n", Limit: 1, MaxWaitersTotal: 1}, []string{"MaxWaitersTotal is 1, and Total is 0; want a Total, or 0"}},
-		{
-			semaphore.Config{Name: "n", Limit: 1, Total: 2, MaxWaiters: 3, MaxWaitersTotal: 2},
-			[]string{"MaxWaitersTotal is 2; want at least MaxWaiters, 3"},
-		},
+		{config{Name: "n", Limit: -5, TTL: -time.Second}, says{"Limit", "-5", "TTL", "-1s"}},
+		{config{Name: "n", Limit: 1, Prefix: "a}b"}, says{"Prefix", "}"}},
+		{config{Name: "n", Limit: 1, Prefix: "a\nb"}, says{"Prefix", `\n`}},
+		{config{Name: "n", Limit: 1, Label: long[:65]}, says{"Label has 65 bytes; want at most 64"}},
+		{config{Name: "n", Limit: 1, Total: 2, KeepFor: time.Second}, says{"KeepFor is 1s, and Total is 2; want one of them to be 0"}},
+		{config{Name: "n", Limit: 1, Total: 2, LocalFor: time.Second}, says{"LocalFor is 1s, and Total is 2; want one of them to be 0"}},
+		{config{Name: "n", Limit: 1, KeepFor: -1}, says{"KeepFor is -1ns; want 1ms to 10s"}},
+		{config{Name: "n", Limit: 1, KeepFor: time.Microsecond}, says{"KeepFor is 1µs; want 1ms to 10s"}},
+		{config{Name: "n", Limit: 1, KeepFor: 10*time.Second + 1}, says{"KeepFor is 10.000000001s; want 1ms to 10s"}},
+		{config{Name: "n", Limit: 1, TTL: time.Second, KeepFor: 501 * time.Millisecond}, says{"KeepFor is 501ms; want 1ms to 500ms (half of TTL"}},
+		{config{Name: "n", Limit: 1, LocalFor: -1}, says{"LocalFor is -1ns; want 1ms to 1s"}},
+		{config{Name: "n", Limit: 1, LocalFor: time.Millisecond - 1}, says{"LocalFor is 999.999µs; want 1ms to 1s"}},
+		{config{Name: "n", Limit: 1, LocalFor: time.Second + 1}, says{"LocalFor is 1.000000001s; want 1ms to 1s"}},
+		{config{Name: "n", Limit: 1, TTL: 100 * time.Millisecond, LocalFor: 51 * time.Millisecond}, says{"LocalFor is 51ms; want 1ms to 50ms"}},
+		{config{Name: "n", Limit: 1, MaxWaitersTotal: 1}, says{"MaxWaitersTotal is 1, and Total is 0; want a Total, or 0"}},
+		{config{Name: "n", Limit: 1, Total: 2, MaxWaiters: 3, MaxWaitersTotal: 2}, says{"MaxWaitersTotal is 2; want at least MaxWaiters, 3"}},
 		// These are bounds.
-		{semaphore.Config{Name: "n", Limit: 1, Total: 2, MaxWaiters: 3, MaxWaitersTotal: 3}, nil},
-		{semaphore.Config{Name: "n", Limit: 1, LocalFor: time.Millisecond}, nil},
-		{semaphore.Config{Name: "n", Limit: 1, LocalFor: time.Second}, nil},
-		{semaphore.Config{Name: "n", Limit: 1, TTL: 100 * time.Millisecond, LocalFor: 50 * time.Millisecond}, nil},
-		{semaphore.Config{Name: "n", Limit: 1}, nil},
-		{semaphore.Config{Name: "n", Limit: 1, TTL: time.Second, KeepFor: 500 * time.Millisecond}, nil},
-		{semaphore.Config{Name: strings.Repeat("{", 512), Limit: 100_000, TTL: 100 * time.Millisecond, MaxHold: 1, MaxWaiters: 1}, nil},
-		{semaphore.Config{Name: "\x00:}", Limit: 1, Prefix: strings.Repeat("a:", 256), HashKeys: true}, nil},
+		{config{Name: "n", Limit: 1, Total: 2, MaxWaiters: 3, MaxWaitersTotal: 3}, nil},
+		{config{Name: "n", Limit: 1, LocalFor: time.Millisecond}, nil},
+		{config{Name: "n", Limit: 1, LocalFor: time.Second}, nil},
+		{config{Name: "n", Limit: 1, TTL: 100 * time.Millisecond, LocalFor: 50 * time.Millisecond}, nil},
+		{config{Name: "n", Limit: 1}, nil},
+		{config{Name: "n", Limit: 1, TTL: time.Second, KeepFor: 500 * time.Millisecond}, nil},
+		{config{Name: strings.Repeat("{", 512), Limit: 100_000, TTL: 100 * time.Millisecond, MaxHold: 1, MaxWaiters: 1}, nil},
+		{config{Name: "\x00:}", Limit: 1, Prefix: strings.Repeat("a:", 256), HashKeys: true}, nil},
 	} {
 		s, err := semaphore.New(rdb, c.cfg)
 		if c.want == nil {
@@ -78,7 +71,7 @@ func TestNewNamesEveryBadField(t *testing.T) {
 			redistest.Check(t, slices.Contains(c.want, good) || !strings.Contains(err.Error(), good+" "), "%q names %s, which is good", err, good)
 		}
 	}
-	redistest.WantText(t, redistest.ErrorOf(semaphore.New(nil, semaphore.Config{})), "rdb", "Name", "Limit")
+	redistest.WantText(t, redistest.ErrorOf(semaphore.New(nil, config{})), "rdb", "Name", "Limit")
 }
 
 // What cannot be asked for is refused by name, value and bound, before anything is sent. Nor does a ctx that has ended
@@ -99,8 +92,7 @@ func TestBadCallsSendNothing(t *testing.T) {
 			redistest.WantText(f, s.Do(ctx, key, nil), "key", want, "1 to 512")
 			redistest.WantErr(f, redistest.ErrorOf(s.Inspect(ctx, key)), invalid, redistest.Says("key", want, "1 to 512"))
 		}
-		ended, cancel := context.WithCancel(ctx)
-		cancel()
+		ended := harness.Ended(ctx)
 		redistest.WantErr(f, redistest.ErrorOf(s.Acquire(ended, "k")), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
 		redistest.WantErr(f, redistest.ErrorOf(s.TryAcquire(ended, "k")), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
 		redistest.WantErr(f, redistest.ErrorOf(s.Inspect(ended, "k")), context.Canceled, redistest.Not(leasehold.ErrUnavailable))
@@ -135,20 +127,18 @@ func TestKeyNamesAreAsDocumentedAndExpire(t *testing.T) {
 	each(t, func(f *fixture) {
 		s, _ := f.open(prefixed(f), limit(2))
 		key := "a:b{c}"
-		base := fmt.Sprintf("%s:sem:{%s:a%%3Ab%%7Bc%%7D}:", f.Family, f.Family)
-		part := func(part string) string { return base + part }
+		part := func(part string) string { return f.Family + ":sem:{" + f.Family + ":a%3Ab%7Bc%7D}:" + part }
 		l := f.take(s, key, 2)
-		got, want := f.Keys(), []string{part("holders")}
-		redistest.CheckNow(f, slices.Equal(got, want), "a held permit makes the keys %q, want %q", got, want)
+		redistest.Require(f, strings.Join(f.Keys(), " "), part("holders"), "a held permit makes the keys %s")
 		f.wantTTLs()
 		ctx, cancel := context.WithCancel(f.Context())
-		waiter := harness.Start(f.T, func() (*semaphore.Lease, error) { return s.Acquire(ctx, key) })
+		waiter := harness.Begin(f, func() error { return redistest.ErrorOf(s.Acquire(ctx, key)) })
 		with := []string{part("alive"), part("holders"), part("queue")}
 		redistest.Eventually(f, "the keys of a waiter", func() bool { return slices.Equal(f.Keys(), with) })
 		redistest.Eventually(f, "the subscription", func() bool { return len(f.Subscribed(f.Family)) == 1 })
 		f.wantTTLs()
-		for name, kind := range map[string]string{"holders": "zset", "queue": "zset", "alive": "zset"} {
-			redistest.Require(f, f.RDB.Type(f.Context(), part(name)).Val(), kind, "%s is a %s", name)
+		for _, name := range with {
+			redistest.Require(f, f.RDB.Type(f.Context(), name).Val(), "zset", "%s is a %s", name)
 		}
 		// The channel is the handle's own, as the members of the sets begin. On a Cluster it is in the slot of the key.
 		channel := f.Subscribed(f.Family)[0]
@@ -183,18 +173,25 @@ func TestErrorsNameOperationFamilyAndKeyAndNoOwner(t *testing.T) {
 			same, _ := f.open(config)
 			l := f.take(s, key, 1)
 			redistest.Require(f, l.Key(), key, "Key is %q")
-			errs := map[string][]error{}
-			failed := func(op string, err error) { errs[op] = append(errs[op], err) }
-			failed("try acquire", redistest.ErrorOf(same.TryAcquire(f.Context(), key)))
-			redistest.WantErr(f, errs["try acquire"][0], leasehold.ErrBusy)
+			var shown []string                  // in Redis and in errors
+			label, owner := "/"+key, l.ID()[:8] // as the IDs of a handle begin
+			if hash {
+				label = "/"
+			}
+			failed := func(op string, err error, want ...error) {
+				f.Helper()
+				redistest.WantErr(f, err, append(want, redistest.Says("leasehold: semaphore: "+op+" "+f.Family+label))...)
+				redistest.Check(f, !strings.Contains(err.Error(), owner), "%q shows the owner", err)
+				shown = append(shown, err.Error())
+			}
+			failed("try acquire", redistest.ErrorOf(same.TryAcquire(f.Context(), key)), leasehold.ErrBusy)
 			ctx, cancel := context.WithCancel(f.Context())
-			waiter := harness.Start(f.T, func() (*semaphore.Lease, error) { return s.Acquire(ctx, key) })
+			waiter := harness.Begin(f, func() error { return redistest.ErrorOf(s.Acquire(ctx, key)) })
 			redistest.Eventually(f, "the keys of a waiter", func() bool { return len(keys()) == 3 })
 			redistest.Eventually(f, "the subscription", func() bool { return len(f.Subscribed(prefix)) == 1 })
-			failed("acquire", redistest.ErrorOf(same.Acquire(f.Context(), key)))
-			redistest.WantErr(f, errs["acquire"][0], leasehold.ErrQueueFull)
+			failed("acquire", redistest.ErrorOf(same.Acquire(f.Context(), key)), leasehold.ErrQueueFull)
 			failed("do", same.Do(f.Context(), key, func(context.Context) error { return nil }))
-			shown := append(keys(), f.Subscribed(prefix)...)
+			shown = slices.Concat(shown, keys(), f.Subscribed(prefix))
 			for _, name := range keys() {
 				shown = append(shown, f.RDB.ZRange(f.Context(), name, 0, -1).Val()...)
 			}
@@ -209,17 +206,6 @@ func TestErrorsNameOperationFamilyAndKeyAndNoOwner(t *testing.T) {
 			failed("release", l.Release())
 			failed("extend", l.Extend(f.Context(), time.Minute))
 			failed("hold", context.Cause(l.Context()))
-			label, owner := "/"+key, l.ID()[:8] // as the IDs of a handle begin
-			if hash {
-				label = "/"
-			}
-			for op, all := range errs {
-				for _, err := range all {
-					redistest.WantText(f, err, "leasehold: semaphore: "+op+" "+f.Family+label)
-					redistest.Check(f, !strings.Contains(err.Error(), owner), "%q shows the owner", err)
-					shown = append(shown, err.Error())
-				}
-			}
 			for _, text := range shown {
 				redistest.Check(f, !hash || !strings.Contains(text, "alice") && !strings.Contains(text, "example"), "%q shows the key", text)
 			}
@@ -251,24 +237,18 @@ func TestInspectListsHoldersAndWaiters(t *testing.T) {
 		one := f.wait(ctx, a, "k", 3)
 		two := f.wait(ctx, b, "k", 1)
 		state := f.inspect(b, "k")
-		redistest.CheckNow(f, state.Limit == 3 && state.InUse == 3 && state.Waiting == 2 && len(state.Holders) == 2 && len(state.Waiters) == 2,
-			"%+v", state)
-		for i, want := range []leasehold.Holder{
-			{ID: first.ID(), Permits: 2, Label: "a.b~c {d}"}, {ID: second.ID(), Permits: 1},
-		} {
-			got := state.Holders[i]
+		redistest.CheckNow(f, state.Limit == 3 && state.InUse == 3 && state.Waiting == 2, "%+v", state)
+		for i, got := range state.Holders {
 			redistest.Check(f, got.ExpiresIn > 0 && got.ExpiresIn <= 30*time.Second && !got.Since.IsZero(), "holder %d: %+v", i, got)
-			if got.ExpiresIn, got.Since = 0, want.Since; got != want {
-				f.Errorf("holder %d is %+v; want %+v", i, got, want)
-			}
+			state.Holders[i].ExpiresIn, state.Holders[i].Since = 0, time.Time{}
 		}
-		for i, want := range []leasehold.Waiter{{Permits: 3, Label: "a.b~c {d}", Position: 1}, {Permits: 1, Position: 2}} {
-			got := state.Waiters[i]
+		for i, got := range state.Waiters {
 			redistest.Check(f, got.WaitingFor >= 0 && got.WaitingFor <= time.Minute && got.ID != "", "waiter %d: %+v", i, got)
-			if got.WaitingFor, got.ID = 0, ""; got != want {
-				f.Errorf("waiter %d is %+v; want %+v", i, got, want)
-			}
+			state.Waiters[i].WaitingFor, state.Waiters[i].ID = 0, ""
 		}
+		holders := []leasehold.Holder{{ID: first.ID(), Permits: 2, Label: "a.b~c {d}"}, {ID: second.ID(), Permits: 1}}
+		waiters := []leasehold.Waiter{{Permits: 3, Label: "a.b~c {d}", Position: 1}, {Permits: 1, Position: 2}}
+		redistest.Check(f, slices.Equal(state.Holders, holders) && slices.Equal(state.Waiters, waiters), "%+v; want %v and %v", state, holders, waiters)
 		cancel()
 		redistest.WantErr(f, one.Failed(), context.Canceled)
 		redistest.WantErr(f, two.Failed(), context.Canceled)

@@ -2,6 +2,7 @@ package semaphore
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,7 +10,6 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
-	"github.com/leasehold-go/leasehold/luascripts"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
 
@@ -33,25 +33,12 @@ func TestKeptPermitsAreRecalled(t *testing.T) {
 			release(f, first)
 			release(f, second)
 		}
-		redistest.AtLeast(f, w.Ran(luascripts.PermitsLeave()), 4, "%d leaves were sent")
+		redistest.AtLeast(f, w.Sent("leave"), 4, "%d leaves were sent")
 	})
 }
 
-// With a subscription, the recall takes no time but that of its messages.
-func TestRecallTakesNoTime(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		a, _ := f.keeper(limit(2))
-		b, _ := f.open(limit(2))
-		f.keep(a, "k", 2)
-		synctest.Wait()
-		began := time.Now()
-		release(f, f.start(b, "k", 1).Got())
-		redistest.AtMost(f, time.Since(began), time.Millisecond, "the recall took %v")
-	})
-}
-
-// TryAcquire waits a moment for permits that rest elsewhere, and so does a second one right after
-// it. While refusals follow each other, only the first one waits.
+// TryAcquire waits a moment for permits that rest elsewhere, and so does a second one right after it: with a subscription
+// the recall takes no time but that of its messages. While refusals follow each other, only the first one waits.
 func TestTryAcquireAwaitsKeptPermits(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		a, _ := f.keeper(limit(2))
@@ -61,9 +48,10 @@ func TestTryAcquireAwaitsKeptPermits(t *testing.T) {
 		try := func() *waiting {
 			return harness.Start(f.T, func() (*semaphore.Lease, error) { return b.TryAcquire(f.Context(), "k") })
 		}
-		first, second := try(), try()
+		began, first, second := time.Now(), try(), try()
 		l := first.Got()
 		release(f, second.Got())
+		redistest.AtMost(f, time.Since(began), time.Millisecond, "the recall took %v")
 		release(f, l)
 
 		// In use, they do not come.
@@ -72,10 +60,8 @@ func TestTryAcquireAwaitsKeptPermits(t *testing.T) {
 		refused := func() time.Duration {
 			synctest.Wait() // the try before has left the queue
 			began := time.Now()
-			err := try().Failed()
-			redistest.WantErr(f, err, leasehold.ErrBusy)
-			busy, ok := errors.AsType[*leasehold.BusyError](err)
-			redistest.Check(f, ok && busy.InUse == 2 && busy.Waiting == 0, "%v; want 2 in use, and that nobody waits", err)
+			busy := harness.Busy(f, try().Failed())
+			redistest.Check(f, busy.InUse == 2 && busy.Waiting == 0, "%v; want 2 in use, and that nobody waits", busy)
 			return time.Since(began)
 		}
 		redistest.Between(f, refused(), 50*time.Millisecond, 250*time.Millisecond, "the first refusal took %v")
@@ -131,40 +117,31 @@ func TestContendedPermitIsNotKept(t *testing.T) {
 	})
 }
 
-// A recall whose message is lost costs a second.
+// A recall whose message is lost costs a second, of a request that waits and of one that is repeated.
 func TestLostRecall(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		for name, ask := range map[string]func(b *semaphore.Semaphore) *waiting{
-			"Acquire": func(b *semaphore.Semaphore) *waiting { return f.start(b, "Acquire", 1) },
-			"TryAcquire": func(b *semaphore.Semaphore) *waiting {
-				_, err := b.TryAcquire(f.Context(), "TryAcquire")
-				redistest.WantErr(f, err, leasehold.ErrBusy)
-				return harness.Start(f.T, func() (l *semaphore.Lease, err error) {
-					for {
-						if l, err = b.TryAcquire(f.Context(), "TryAcquire"); err == nil {
-							return l, nil
-						}
-						time.Sleep(10 * time.Millisecond)
-					}
-				})
-			},
+		b, _ := f.open()
+		for name, ask := range map[string]func() (*semaphore.Lease, error){
+			"Acquire":    func() (*semaphore.Lease, error) { return b.Acquire(f.Context(), "Acquire") },
+			"TryAcquire": func() (*semaphore.Lease, error) { return b.TryAcquire(f.Context(), "TryAcquire") },
 		} {
 			a, w := f.keeper(keepFor(2 * time.Second))
-			b, _ := f.open()
 			f.inspect(a, name)       // so that it has a connection
 			letDial := w.HoldDials() // it never has a subscription
 			id := f.keep(a, name, 1)[0]
 			synctest.Wait()
 			began := time.Now()
-			l := ask(b).Got()
+			l, err := ask()
+			for ; errors.Is(err, leasehold.ErrBusy); l, err = ask() {
+				time.Sleep(10 * time.Millisecond)
+			}
+			redistest.WantErr(f, err)
 			redistest.AtMost(f, time.Since(began), 1100*time.Millisecond, "%s was served after %v", name)
 			release(f, l)
 			letDial()
-			if next := f.take(a, name, 1); next.ID() == id {
-				f.Error("the lease that was given back serves another turn")
-			} else {
-				release(f, next)
-			}
+			next := f.take(a, name, 1)
+			redistest.Check(f, next.ID() != id, "the lease that was given back serves another turn")
+			release(f, next)
 		}
 	})
 }
@@ -224,47 +201,32 @@ func TestLoweredLimitRecallsKeptPermits(t *testing.T) {
 	})
 }
 
-// Revoke takes a lease that rests for good, and nobody is told of a loss.
-func TestKeptPermitIsRevoked(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		var events harness.Told
-		a, _ := f.keeper(limit(2), keepFor(2*time.Second), func(c *semaphore.Config) { c.Observer = &events })
-		b, _ := f.open(limit(2))
-		ids := f.keep(a, "k", 2)
-		time.Sleep(200 * time.Millisecond)
-		redistest.WantErr(f, b.Revoke(f.Context(), "k", ids[1], "a test"))
-		synctest.Wait()
-		l := f.take(a, "k", 1)
-		redistest.Check(f, l.ID() == ids[0], "the next turn has lease %s; want %s", l.ID(), ids[0])
-		release(f, l)
-		for _, e := range events.Events() {
-			redistest.Check(f, e.Kind != leasehold.EventLeaseEnded && e.Outcome != leasehold.OutcomeRevoked, "told of %+v", e)
-		}
-	})
-}
-
-// When Redis has forgotten one lease, the process gives back its others of that key. Nobody is
-// told of the loss of a lease that rests.
+// Revoke takes a lease that rests for good. When Redis has forgotten one lease, the process gives back its others of that
+// key. Nobody is told of the loss of a lease that rests.
 func TestKeptPermitsThatRedisForgets(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		var events harness.Told
-		a, w := f.keeper(limit(4), keepFor(2*time.Second), func(c *semaphore.Config) { c.Observer = &events })
+		a, w := f.keeper(limit(4), keepFor(2*time.Second), observer(&events))
+		b, _ := f.open(limit(4))
 		ids := f.keep(a, "k", 4)
+		time.Sleep(200 * time.Millisecond)
+		redistest.WantErr(f, b.Revoke(f.Context(), "k", ids[3], "a test"))
 		synctest.Wait()
+		l := f.take(a, "k", 1)
+		redistest.Check(f, l.ID() == ids[2], "the next turn has lease %s; want %s", l.ID(), ids[2])
+		release(f, l)
 		f.Server.FlushAll()
 		time.Sleep(1100 * time.Millisecond) // it has asked
-		enters := w.Ran(luascripts.PermitsEnter())
-		l := f.take(a, "k", 1)
-		for _, id := range ids {
-			redistest.Check(f, l.ID() != id, "a turn began on a lease that Redis has forgotten")
-		}
-		redistest.Expect(f, w.Ran(luascripts.PermitsEnter())-enters, 1, "%d enters")
+		enters := w.Sent("enter")
+		l = f.take(a, "k", 1)
+		redistest.Check(f, !slices.Contains(ids, l.ID()), "a turn began on a lease that Redis has forgotten")
+		redistest.Expect(f, w.Sent("enter")-enters, 1, "%d enters")
 		release(f, l)
 		f.Server.FlushAll()
 		release(f, f.take(a, "k", 2)) // before which the lease that rests goes back
 		for _, e := range events.Events() {
-			lost := e.Kind == leasehold.EventLeaseEnded || e.Outcome == leasehold.OutcomeLost && e.Kind != leasehold.EventRenewed
-			redistest.Check(f, !lost, "told of %+v", e)
+			lost := e.Outcome == leasehold.OutcomeLost || e.Outcome == leasehold.OutcomeRevoked
+			redistest.Check(f, e.Kind != leasehold.EventLeaseEnded && !(lost && e.Kind != leasehold.EventRenewed), "told of %+v", e)
 		}
 	})
 }

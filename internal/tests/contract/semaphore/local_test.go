@@ -2,9 +2,7 @@ package semaphore
 
 import (
 	"context"
-	"errors"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,9 +55,9 @@ func TestARaisedLimitCountsDuringALongHold(t *testing.T) {
 		s, _ := f.open(localFor(50 * time.Millisecond))
 		operator, _ := f.open()
 		held := []*semaphore.Lease{f.take(s, "k", 1)}
-		var callers []*waiting
-		for range 3 {
-			callers = append(callers, f.start(s, "k", 1))
+		callers := make([]*waiting, 3)
+		for i := range callers {
+			callers[i] = f.start(s, "k", 1)
 			synctest.Wait()
 		}
 		time.Sleep(time.Minute)
@@ -78,21 +76,14 @@ func TestARaisedLimitCountsDuringALongHold(t *testing.T) {
 func TestMaxWaitersIsNotForPermitsThatAreFree(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		s, _ := f.open(limit(4), localFor(50*time.Millisecond), func(c *semaphore.Config) { c.MaxWaiters = 1 })
-		var callers []*waiting
-		for range 4 {
-			callers = append(callers, f.start(s, "k", 1))
-		}
-		var held []*semaphore.Lease
-		for _, w := range callers {
-			held = append(held, w.Got())
-		}
-		waiter := f.start(s, "k", 1)
+		callers := []*waiting{f.start(s, "k", 1), f.start(s, "k", 1), f.start(s, "k", 1), f.start(s, "k", 1)}
+		synctest.Wait()
+		callers = append(callers, f.start(s, "k", 1))
 		time.Sleep(5 * time.Millisecond)
 		redistest.WantErr(f, redistest.ErrorOf(s.Acquire(f.Context(), "k")), leasehold.ErrQueueFull)
-		for _, l := range held {
-			release(f, l)
+		for _, w := range callers {
+			release(f, w.Got())
 		}
-		release(f, waiter.Got())
 	})
 }
 
@@ -101,18 +92,17 @@ func TestMaxWaitersIsNotForPermitsThatAreFree(t *testing.T) {
 func TestATurnThatIsOverIsNotHandedOut(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		var seen harness.Told
-		s, w := f.open(limit(2), localFor(time.Second), func(c *semaphore.Config) { c.Observer = &seen })
+		s, w := f.open(limit(2), localFor(time.Second), observer(&seen))
 		operator, _ := f.open(limit(2))
-		acquire := func() (*semaphore.Lease, error) { return s.Acquire(f.Context(), "k") }
 		release(f, f.take(s, "warm", 1)) // the server knows the script
 		deliver := w.StallReplies("enter")
-		first := harness.Start(f.T, acquire)
+		first := f.start(s, "k", 1)
 		synctest.Wait()
 		w.StallReplies("enter")() // those of later enters come
-		second := harness.Start(f.T, acquire)
+		second := f.start(s, "k", 1)
 		time.Sleep(200 * time.Millisecond) // its process has subscribed by then
-		state, err := operator.Inspect(f.Context(), "k")
-		redistest.CheckNow(f, err == nil && len(state.Holders) == 2, "%v, %v", state, err)
+		state := f.inspect(operator, "k")
+		redistest.CheckNow(f, len(state.Holders) == 2, "%+v", state)
 		redistest.WantErr(f, operator.Revoke(f.Context(), "k", state.Holders[1].ID, "a test"))
 		time.Sleep(time.Second) // the process has been told
 		deliver()
@@ -121,9 +111,8 @@ func TestATurnThatIsOverIsNotHandedOut(t *testing.T) {
 			release(f, l)
 		}
 		time.Sleep(2 * time.Second)
-		if state, err = operator.Inspect(f.Context(), "k"); err != nil || state.InUse+state.Waiting != 0 {
-			f.Errorf("%+v, %v; want that nobody holds or waits", state, err)
-		}
+		state = f.inspect(operator, "k")
+		redistest.Check(f, state.InUse+state.Waiting == 0, "%+v; want that nobody holds or waits", state)
 		began, ended := seen.Count(leasehold.EventAcquired, leasehold.OutcomeGranted), seen.Count(leasehold.EventHoldEnded, "")
 		redistest.Check(f, began == ended, "by the events %d turns began, and %d ended", began, ended)
 	})
@@ -137,39 +126,20 @@ func TestBusyWhileAPlaceIsTakenAnew(t *testing.T) {
 		held := f.take(holder, "k", 1)
 		s := f.openVia(p, localFor(20*time.Millisecond))
 		waiter := f.wait(f.Context(), s, "k", 1)
-		anew := p.HoldReply(harness.Does("enter"), 1)
-		if err := f.RDB.Del(f.Context(), f.Part("k", "queue"), f.Part("k", "alive")).Err(); err != nil {
-			f.Fatal(err) // the next sign of life finds no place
-		}
-		var others sync.WaitGroup
-		var stop atomic.Bool
-		others.Go(func() {
-			for !stop.Load() {
-				_, err := s.TryAcquire(f.Context(), "k")
-				var busy *leasehold.BusyError
-				if !errors.As(err, &busy) {
-					f.Errorf("%v; want how busy the key is", err)
-					return
-				}
+		busyUntil := func(came <-chan struct{}) {
+			for len(came) == 0 {
+				harness.Busy(f, redistest.ErrorOf(s.TryAcquire(f.Context(), "k")))
 				time.Sleep(100 * time.Microsecond)
 			}
-		})
-		anew.Wait()
-		anew.Release()
-		signs := harness.Answers(p, "ask")
-		redistest.Get(f.T, "a sign of life of the new place", signs)
-		stop.Store(true)
-		others.Wait()
+		}
+		enters := harness.Answers(p, "enter")
+		f.RDB.Del(f.Context(), f.Part("k", "queue"), f.Part("k", "alive")) // the next sign of life finds no place
+		busyUntil(enters)
+		busyUntil(harness.Answers(p, "ask")) // of the new place
 		release(f, held)
 		release(f, waiter.Got())
 	})
 }
-
-// outOfMemory is the error with which Redis refuses a call.
-type outOfMemory struct{}
-
-func (outOfMemory) Error() string { return "OOM command not allowed when used memory > 'maxmemory'." }
-func (outOfMemory) RedisError()   {}
 
 // Redis refuses the place of a waiter while another turn of its process runs. The waiter is not told: the place is asked
 // for again every 200 ms, and the lease that the process has may serve it meanwhile.
@@ -177,23 +147,17 @@ func TestRefusedPlaceIsAskedForAgain(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		s, wire := f.open(limit(2), localFor(time.Second))
 		first := f.take(s, "k", 1)
-		var tries atomic.Int64
-		wire.Fail(func(name string) error {
-			if name != "enter" {
-				return nil
-			}
-			tries.Add(1)
-			return outOfMemory{}
-		})
+		f.Server.SetError("OOM command not allowed when used memory > 'maxmemory'.")
+		tries := wire.Sent("enter")
 		second := f.start(s, "k", 1)
 		synctest.Wait()
 		third := f.start(s, "k", 1)
 		time.Sleep(990 * time.Millisecond)
-		redistest.Expect(f, tries.Load(), 5, "the place was asked for %d times")
+		redistest.Expect(f, wire.Sent("enter")-tries, 5, "the place was asked for %d times")
 		release(f, first)
 		second.Got()
 		began := time.Now()
-		wire.Heal()
+		f.Server.SetError("")
 		third.Got()
 		redistest.AtMost(f, time.Since(began), 200*time.Millisecond, "the place was asked for again after %v")
 	})

@@ -2,7 +2,6 @@ package semaphore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -32,9 +31,7 @@ func TestTotalBoundsAllKeysTogether(t *testing.T) {
 			"a": {InUse: 3, Limit: 3, Total: 5, TotalInUse: 5}, "b": {InUse: 2, Limit: 3, Total: 5, TotalInUse: 5},
 			"c": {Limit: 3, Total: 5, TotalInUse: 5},
 		} {
-			_, err := s.TryAcquire(f.Context(), key)
-			busy := new(leasehold.BusyError)
-			redistest.CheckNow(f, errors.As(err, &busy), "%s: %v; want busy", key, err)
+			busy := harness.Busy(f, redistest.ErrorOf(s.TryAcquire(f.Context(), key)))
 			redistest.Check(f, busy.RetryAfter > 0 && busy.RetryAfter <= time.Second,
 				"%s: RetryAfter is %v; want at most 1 s, since no hold was observed", key, busy.RetryAfter)
 			want.RetryAfter = busy.RetryAfter
@@ -47,7 +44,6 @@ func TestTotalBoundsAllKeysTogether(t *testing.T) {
 		c := f.take(s, "c", 2)
 		release(f, a)
 		release(f, c)
-		f.RDB.Exists(f.Context())
 		for _, part := range []string{"holders", "places", "queue", "line", "alive", "ready", "turns", "limits"} {
 			redistest.Check(f, f.RDB.Exists(f.Context(), f.whole(part)).Val() == 0, "%s is left", part)
 		}
@@ -65,12 +61,9 @@ func TestMaxWaitersOfAKeyAndOfAll(t *testing.T) {
 			redistest.Eventually(f, "the waiter in line", func() bool { return f.RDB.ZCard(f.Context(), f.whole("queue")).Val() > int64(i) })
 		}
 		for key, n := range map[string]int{"a": 2, "c": 0} {
-			_, err := s.Acquire(f.Context(), key)
+			err := redistest.ErrorOf(s.Acquire(f.Context(), key))
 			redistest.WantErr(f, err, leasehold.ErrQueueFull)
-			busy := new(leasehold.BusyError)
-			if errors.As(err, &busy); busy.Waiting != n {
-				f.Errorf("%s: %+v; want %d waiting", key, busy, n)
-			}
+			redistest.Expect(f, harness.Busy(f, err).Waiting, n, "%s: %d are waiting", key)
 		}
 		release(f, l)
 		var served sync.WaitGroup
@@ -89,7 +82,7 @@ func TestSetLimitWaitsForTheClock(t *testing.T) {
 		s, wire := f.open()
 		wire.Stall()
 		ctx, cancel := context.WithCancel(f.Context())
-		waits := harness.Start(f.T, func() (*semaphore.Lease, error) { return s.Acquire(ctx, "k") })
+		waits := harness.Begin(f, func() error { return redistest.ErrorOf(s.Acquire(ctx, "k")) })
 		const slow = 300 * time.Millisecond
 		time.Sleep(slow) // the question for the time is under way
 		cancel()
@@ -98,8 +91,7 @@ func TestSetLimitWaitsForTheClock(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		redistest.WantErr(f, s.SetLimit(f.Context(), "k", 3))
-		took := time.Since(began)
-		redistest.Check(f, took >= slow && took <= slow+10*time.Millisecond, "SetLimit returned after %v; want %v", took, slow)
+		redistest.Between(f, time.Since(began), slow, slow+10*time.Millisecond, "SetLimit returned after %v")
 		other, _ := f.open()
 		redistest.WantErr(f, other.SetLimit(f.Context(), "k", 4))
 		redistest.Expect(f, f.RDB.Get(f.Context(), f.Part("k", "limit")).Val(), "4", "the limit is %s; want that of the later setting")
@@ -122,13 +114,10 @@ func TestSettingsThatCannotBe(t *testing.T) {
 			{s.SetTotal(f.Context(), 1_000_001), []string{"total is 1000001"}},
 			{plain.SetTotal(f.Context(), 1), []string{"Total is 0"}},
 		} {
-			redistest.WantErr(f, c.err, leasehold.ErrInvalid)
-			redistest.WantText(f, c.err, c.want...)
+			redistest.WantErr(f, c.err, leasehold.ErrInvalid, redistest.Says(c.want...))
 		}
 		redistest.Expect(f, wire.Sent()-sent, 0, "%d commands were sent")
-		ctx, cancel := context.WithCancel(f.Context())
-		cancel()
-		redistest.WantErr(f, s.SetTotal(ctx, 1), context.Canceled)
+		redistest.WantErr(f, s.SetTotal(harness.Ended(f.Context()), 1), context.Canceled)
 		harness.Close(f.T, s)
 		redistest.WantErr(f, s.SetTotal(f.Context(), 1), leasehold.ErrClosed)
 	})
@@ -239,16 +228,8 @@ const (
 var vainAttacks = map[string]func(v *vainScene){
 	"one tenant that gives up in time": func(v *vainScene) { v.greedy(2, "greedy", givesUp) },
 	"one tenant that never gives up":   func(v *vainScene) { v.greedy(2, "greedy", time.Minute) },
-	"many tenants": func(v *vainScene) {
-		for i := range 20 {
-			v.greedy(1, fmt.Sprintf("greedy%02d", i), givesUp+time.Duration(i)*time.Millisecond)
-		}
-	},
-	"many tenants that never give up": func(v *vainScene) {
-		for i := range 20 {
-			v.greedy(1, fmt.Sprintf("greedy%02d", i), time.Minute)
-		}
-	},
+	"many tenants":                     func(v *vainScene) { v.greedyTenants(givesUp) },
+	"many tenants that never give up":  func(v *vainScene) { v.greedyTenants(time.Minute) },
 	"new keys, each before the last": func(v *vainScene) {
 		s := v.open()
 		for j := range 2 {
@@ -282,6 +263,13 @@ func (v *vainScene) greedy(n int, key string, wait time.Duration) {
 	s := v.open()
 	for range n {
 		v.repeat(func(int) { v.take(s, key, 10, wait, 0) })
+	}
+}
+
+// greedyTenants has 20 tenants do so, of which each gives up a bit later than the one before.
+func (v *vainScene) greedyTenants(wait time.Duration) {
+	for i := range 20 {
+		v.greedy(1, fmt.Sprintf("greedy%02d", i), wait+time.Duration(i)*time.Millisecond)
 	}
 }
 
