@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
@@ -59,6 +60,14 @@ func (f *fixture) openOn(rdb redis.UniversalClient, w *harness.Wire, mod ...func
 
 func ttl(d time.Duration) func(*mutex.Config) { return func(c *mutex.Config) { c.TTL = d } }
 
+func localFor(d time.Duration) func(*mutex.Config) { return func(c *mutex.Config) { c.LocalFor = d } }
+
+func maxHold(d time.Duration) func(*mutex.Config) { return func(c *mutex.Config) { c.MaxHold = d } }
+
+func observer(o leasehold.Observer) func(*mutex.Config) {
+	return func(c *mutex.Config) { c.Observer = o }
+}
+
 // fence is the last token that was issued for key, 0 where none is known.
 func (f *fixture) fence(key string) uint64 {
 	f.Helper()
@@ -78,10 +87,20 @@ func (f *fixture) take(m *mutex.Mutex, key string) *mutex.Lock {
 // waiting is a Lock under way.
 type waiting = harness.Call[*mutex.Lock]
 
+// start starts a Lock.
+func (f *fixture) start(ctx context.Context, m *mutex.Mutex, key string) *waiting {
+	return harness.Start(f.T, func() (*mutex.Lock, error) { return m.Lock(ctx, key) })
+}
+
 // wait starts a Lock that has to queue, and returns when it does, or has ended already.
 func (f *fixture) wait(ctx context.Context, m *mutex.Mutex, key string) *waiting {
 	f.Helper()
 	return harness.StartQueued(f.Fixture, key, func() (*mutex.Lock, error) { return m.Lock(ctx, key) })
+}
+
+func (f *fixture) inspect(m *mutex.Mutex, key string) mutex.State {
+	f.Helper()
+	return redistest.Must(m.Inspect(f.Context(), key))(f)
 }
 
 func unlock(t testing.TB, l *mutex.Lock) {

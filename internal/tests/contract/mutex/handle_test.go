@@ -35,20 +35,19 @@ func TestMutexNewNamesEveryBadField(t *testing.T) {
 func TestInspect(t *testing.T) {
 	each(t, func(f *fixture) {
 		m, _ := f.open(func(c *mutex.Config) { c.Label = "here" })
-		state, err := m.Inspect(f.Context(), "k")
-		redistest.CheckNow(f, err == nil && !state.Held && state.Holder == nil && state.LastToken == 0 && state.Waiting == 0,
-			"%+v, %v", state, err)
-		l := redistest.Must(m.TryLock(f.Context(), "k"))(f)
-		state, err = m.Inspect(f.Context(), "k")
-		redistest.CheckNow(f, err == nil && state.Held && state.LastToken == l.Token(), "%+v, %v", state, err)
+		state := f.inspect(m, "k")
+		redistest.CheckNow(f, !state.Held && state.Holder == nil && state.LastToken == 0 && state.Waiting == 0, "%+v", state)
+		l := f.take(m, "k")
+		state = f.inspect(m, "k")
+		redistest.CheckNow(f, state.Held && state.LastToken == l.Token(), "%+v", state)
 		h := state.Holder
 		if h.ID != l.ID() || h.Label != "here" || h.Permits != 1 || h.Since.UnixMicro() != int64(l.Token()) || h.ExpiresIn <= 0 || h.ExpiresIn > 30*time.Second {
 			f.Fatalf("%+v", h)
 		}
 		redistest.AtLeast(f, f.RDB.PTTL(f.Context(), f.Part("k", "fence")).Val(), time.Hour, "the last token is kept for %v")
-		redistest.WantErr(f, l.Unlock())
-		state, err = m.Inspect(f.Context(), "k")
-		redistest.CheckNow(f, err == nil && !state.Held && state.Holder == nil && state.LastToken == l.Token(), "%+v, %v", state, err)
+		unlock(f, l)
+		state = f.inspect(m, "k")
+		redistest.CheckNow(f, !state.Held && state.Holder == nil && state.LastToken == l.Token(), "%+v", state)
 	})
 }
 
@@ -131,13 +130,15 @@ func TestLockedAfterTheLockAbove(t *testing.T) {
 		held := f.take(other, "k")
 		w := f.wait(context.WithoutCancel(above), m, "k")
 		unlock(f, held)
-		redistest.Get(f, "the lock", w.Done)
-		redistest.CheckNow(f, w.Err == nil, "%v", w.Err)
-		unlock(f, w.Value)
+		unlock(f, w.Got())
 	})
 }
 
 type ctxKey struct{}
+
+func logger(lines *strings.Builder) func(*mutex.Config) {
+	return func(c *mutex.Config) { c.Logger = slog.New(slog.NewTextHandler(lines, nil)) }
+}
 
 // shutDown calls Shutdown in another goroutine of a bubble, and returns once it waits.
 func shutDown(f *fixture, ctx context.Context, m *mutex.Mutex) *harness.Call[struct{}] {
@@ -152,12 +153,11 @@ func TestShutdownLetsHoldersFinish(t *testing.T) {
 		m, _ := f.open(ttl(time.Second), localFor(most))
 		other, _ := f.open()
 		held, theirs := f.take(m, "k"), f.take(other, "theirs")
-		mine := harness.Start(f.T, func() (*mutex.Lock, error) { return m.Lock(f.Context(), "k") })
+		mine := f.start(f.Context(), m, "k")
 		others := f.wait(f.Context(), m, "theirs")
 		time.Sleep(time.Second)
 		done := shutDown(f, f.Context(), m)
 		for _, w := range []*waiting{mine, others} {
-			redistest.Get(f, "the waiter's end", w.Done)
 			redistest.WantErr(f, w.Failed(), leasehold.ErrClosed)
 		}
 		redistest.WantErr(f, redistest.ErrorOf(m.TryLock(f.Context(), "new")), leasehold.ErrClosed)
@@ -174,10 +174,17 @@ func TestShutdownLetsHoldersFinish(t *testing.T) {
 	})
 }
 
-// When its ctx ends, Shutdown is a Close.
-func TestShutdownIsBoundedByItsCtx(t *testing.T) {
+// Shutdown waits for no lock that is lost. When its ctx ends, it is a Close.
+func TestShutdownEndsWithALostLockOrItsCtx(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		m, _ := f.open()
+		m, _ := f.open(ttl(3 * time.Second))
+		lost := f.take(m, "k")
+		done := shutDown(f, f.Context(), m)
+		f.Server.FlushAll()
+		done.Got()
+		redistest.WantErr(f, context.Cause(lost.Context()), leasehold.ErrLost)
+
+		m, _ = f.open()
 		held := f.take(m, "k")
 		ctx, cancel := context.WithTimeout(f.Context(), 3*time.Second)
 		defer cancel()
@@ -187,18 +194,6 @@ func TestShutdownIsBoundedByItsCtx(t *testing.T) {
 		redistest.WantErr(f, context.Cause(held.Context()), leasehold.ErrClosed)
 		redistest.NoError(f, m.Close(f.Context()))
 		f.WantHeld("k", 0)
-	})
-}
-
-// A lock that is lost is not waited for.
-func TestShutdownEndsWithALostLock(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		m, _ := f.open(ttl(3 * time.Second))
-		held := f.take(m, "k")
-		done := shutDown(f, f.Context(), m)
-		f.Server.FlushAll()
-		done.Got()
-		redistest.WantErr(f, context.Cause(held.Context()), leasehold.ErrLost)
 	})
 }
 
@@ -249,28 +244,20 @@ func TestObserverAndLoggerThatBlockHoldUpNothing(t *testing.T) {
 	}
 }
 
-// wild is an Observer that notes what it is told, and then panics or ends its goroutine.
-type wild struct{ harness.Told }
-
-func (o *wild) Observe(e leasehold.Event) {
-	o.Told.Observe(e)
-	if len(o.Events())%2 == 0 {
-		runtime.Goexit()
-	}
-	panic("a bug of the Observer")
-}
-
 // An Observer that panics, or ends its goroutine, is told each event once, in order, before the
 // call returns, and the Logger is told of the panic once.
 func TestObserverThatPanics(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		var o wild
+		var o harness.Told
 		var lines strings.Builder
-		m, _ := f.open(func(c *mutex.Config) { c.Observer, c.Logger = &o, slog.New(slog.NewTextHandler(&lines, nil)) })
-		const turns = 10
-		for i := range turns {
-			l := f.take(m, "k")
-			unlock(f, l)
+		m, _ := f.open(logger(&lines), observer(harness.ObserverFunc(func(e leasehold.Event) {
+			if o.Observe(e); len(o.Events())%2 == 0 {
+				runtime.Goexit()
+			}
+			panic("a bug of the Observer")
+		})))
+		for i := range 10 {
+			unlock(f, f.take(m, "k"))
 			redistest.Require(f, len(o.Events()), 2*(i+1), "after %d turns the events told were %d", i+1)
 		}
 		harness.Close(f.T, m)
@@ -294,7 +281,7 @@ func TestObserverThatIsTooSlow(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		s := &stuck{gate: make(chan struct{})}
 		var lines strings.Builder
-		m, _ := f.open(func(c *mutex.Config) { c.Observer, c.Logger = s, slog.New(slog.NewTextHandler(&lines, nil)) })
+		m, _ := f.open(observer(s), logger(&lines))
 		began := time.Now()
 		for range 2100 {
 			unlock(f, f.take(m, "k"))

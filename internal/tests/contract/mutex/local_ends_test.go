@@ -2,8 +2,6 @@ package mutex
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
@@ -87,10 +85,9 @@ func TestMaxWaitersOfLines(t *testing.T) {
 		b, _ := f.open(most)
 		l := f.take(a, "k")
 		w := line(f.Context(), a, f)
-		_, err := a.Lock(f.Context(), "k")
+		err := redistest.ErrorOf(a.Lock(f.Context(), "k"))
 		redistest.WantErr(f, err, leasehold.ErrQueueFull)
-		var busy *leasehold.BusyError
-		redistest.CheckNow(f, errors.As(err, &busy), "%v has no figures", err)
+		harness.Busy(f, err) // it has figures
 		other := line(f.Context(), b, f)
 		time.Sleep(50 * time.Millisecond)
 		unlock(f, l)
@@ -150,12 +147,11 @@ func TestMaxWaitOfTheFirstCallerIsItsOwn(t *testing.T) {
 		m, wire := f.open(localFor(20*time.Millisecond), func(c *mutex.Config) { c.MaxWait = most })
 		unlock(f, f.take(m, "k"))
 		wire.Stall()
-		first := harness.Start(f.T, func() (*mutex.Lock, error) { return m.Lock(f.Context(), "k") })
+		first := f.start(f.Context(), m, "k")
 		time.Sleep(most / 2)
-		second := harness.Start(f.T, func() (*mutex.Lock, error) { return m.Lock(f.Context(), "k") })
+		second := f.start(f.Context(), m, "k")
 		time.Sleep(most/2 + most/4)
-		redistest.WantErr(f, first.Failed(), leasehold.ErrUnavailable)
-		redistest.WantNot(f, first.Err, leasehold.ErrBusy)
+		redistest.WantErr(f, first.Failed(), leasehold.ErrUnavailable, redistest.Not(leasehold.ErrBusy))
 		redistest.CheckNow(f, !second.Ended(), "the second caller ended with %v", second.Err)
 		wire.Heal()
 		unlock(f, second.Got())
@@ -165,7 +161,7 @@ func TestMaxWaitOfTheFirstCallerIsItsOwn(t *testing.T) {
 // MaxHold bounds each turn, not the lease that the turns share.
 func TestMaxHoldBoundsEachTurn(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		m, _ := f.open(localFor(time.Second), func(c *mutex.Config) { c.MaxHold = 200 * time.Millisecond })
+		m, _ := f.open(localFor(time.Second), maxHold(200*time.Millisecond))
 		l := f.take(m, "k")
 		id := l.ID()
 		for range 4 {
@@ -197,9 +193,7 @@ func TestMaxHoldEndsALock(t *testing.T) {
 	withAndWithoutLocalFor(t, func(f *fixture, most time.Duration) {
 		var events harness.Told
 		var log strings.Builder
-		m, wire := f.open(ttl(30*time.Second), localFor(most), func(c *mutex.Config) {
-			c.MaxHold, c.Observer, c.Logger = 40*time.Second, &events, slog.New(slog.NewTextHandler(&log, nil))
-		})
+		m, wire := f.open(ttl(30*time.Second), localFor(most), maxHold(40*time.Second), observer(&events), logger(&log))
 		other, _ := f.open()
 		began := time.Now()
 		l := f.take(m, "k")

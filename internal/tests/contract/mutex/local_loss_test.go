@@ -2,7 +2,6 @@ package mutex
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -77,7 +76,7 @@ func TestUnlockOfARevokedTurnTellsTheReason(t *testing.T) {
 func TestEachTurnThatBeginsEndsOnce(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		var events harness.Told
-		m, _ := f.open(localFor(time.Second), func(c *mutex.Config) { c.Observer = &events })
+		m, _ := f.open(localFor(time.Second), observer(&events))
 		for range 100 {
 			l := f.take(m, "k")
 			ctx, cancel := context.WithCancel(f.Context())
@@ -147,10 +146,7 @@ func TestRetryAfterIsNotAfterTheFirstExpiry(t *testing.T) {
 		held := f.take(dead, "k")
 		wire.Cut()
 		granted := time.Now()
-		_, err := m.Lock(f.Context(), "k")
-		var busy *leasehold.BusyError
-		redistest.WantErr(f, err, leasehold.ErrBusy)
-		redistest.CheckNow(f, errors.As(err, &busy), "%v", err)
+		busy := harness.Busy(f, redistest.ErrorOf(m.Lock(f.Context(), "k")))
 		left := 30*time.Second - time.Since(granted)
 		redistest.AtMost(f, busy.RetryAfter, left+100*time.Millisecond, "RetryAfter is %v")
 		_ = held.Unlock()
@@ -163,12 +159,12 @@ func TestReleaseOfALostTurnIsStale(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		for i := range 20 {
 			var events harness.Told
-			m, _ := f.open(ttl(time.Second), localFor(20*time.Millisecond), func(c *mutex.Config) { c.Observer = &events })
+			m, _ := f.open(ttl(time.Second), localFor(20*time.Millisecond), observer(&events))
 			key := strconv.Itoa(i)
 			l := f.take(m, key)
 			f.Server.SetError("the server is away")
 			ctx, cancel := context.WithCancel(f.Context())
-			waiter := harness.Start(f.T, func() (*mutex.Lock, error) { return m.Lock(ctx, key) })
+			waiter := f.start(ctx, m, key)
 			time.Sleep(500 * time.Millisecond)
 			time.Sleep(time.Until(l.Deadline()))
 			redistest.WantErr(f, l.Unlock(), leasehold.ErrLost)

@@ -11,15 +11,12 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
-	"github.com/leasehold-go/leasehold/luascripts"
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-func localFor(d time.Duration) func(*mutex.Config) { return func(c *mutex.Config) { c.LocalFor = d } }
-
 // line starts a Lock in a bubble that waits in its process, without a place of its own.
 func line(ctx context.Context, m *mutex.Mutex, f *fixture) *waiting {
-	w := harness.Start(f.T, func() (*mutex.Lock, error) { return m.Lock(ctx, "k") })
+	w := f.start(ctx, m, "k")
 	time.Sleep(5 * time.Millisecond)
 	synctest.Wait()
 	return w
@@ -80,10 +77,7 @@ func TestAnotherProcessIsServedAfterLocalFor(t *testing.T) {
 		for range 5 {
 			time.Sleep(333 * time.Millisecond) // it may have asked and heard that nobody waits
 			began := time.Now()
-			ctx, cancel := context.WithTimeout(f.Context(), 5*time.Second)
-			l, err := b.Lock(ctx, "k")
-			cancel()
-			redistest.WantErr(f, err)
+			l := f.start(f.Context(), b, "k").Got()
 			redistest.AtMost(f, time.Since(began), most+20*time.Millisecond, "the other process waited for %v")
 			unlock(f, l)
 		}
@@ -98,7 +92,7 @@ func TestALeaseStaysWhileNobodyElseWaits(t *testing.T) {
 		var waiters []*waiting
 		l := f.take(m, "k")
 		for range 400 {
-			waiters = append(waiters, harness.Start(f.T, func() (*mutex.Lock, error) { return m.Lock(f.Context(), "k") }))
+			waiters = append(waiters, f.start(f.Context(), m, "k"))
 		}
 		synctest.Wait()
 		for range waiters {
@@ -144,38 +138,29 @@ func TestGivingBackAndQueueingAgainIsOneRoundTrip(t *testing.T) {
 // No token is ahead of the server's clock, however fast the turns are: else the grant
 // after a crash could have a lower one. Turns that wait for a token that is not due wait for no lease that rests.
 func TestTokensOfTurnsAreNotAheadOfTheClock(t *testing.T) {
-	for name, keep := range map[string]time.Duration{"": 0, "KeepFor": time.Second} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(f *fixture) { tokensOfTurns(f, keep) })
-		})
-	}
-}
-
-func tokensOfTurns(f *fixture, keep time.Duration) {
-	m, _ := f.open(localFor(time.Second), func(c *mutex.Config) { c.KeepFor = keep })
-	l := f.take(m, "k")
-	time.Sleep(50 * time.Microsecond)
-	first := l.ID()
-	local := 0
-	var all sync.WaitGroup
-	for range 200 {
-		all.Go(func() {
-			l, err := m.Lock(f.Context(), "k")
-			if err != nil {
-				f.Error(err)
-				return
+	bubble(t, func(f *fixture) {
+		for _, keep := range []time.Duration{0, time.Second} {
+			m, _ := f.open(localFor(time.Second), func(c *mutex.Config) { c.KeepFor = keep })
+			l := f.take(m, keep.String())
+			time.Sleep(50 * time.Microsecond)
+			first, local := l.ID(), 0
+			var all sync.WaitGroup
+			for range 200 {
+				all.Go(func() {
+					l := redistest.Must(m.Lock(f.Context(), keep.String()))(f)
+					if l.ID() == first {
+						local++
+						redistest.AtMost(f, time.Until(time.UnixMicro(int64(l.Token()))), 0, "token %d is %v ahead of the clock", l.Token())
+					}
+					redistest.NoError(f, l.Unlock())
+				})
 			}
-			if l.ID() == first {
-				local++
-				redistest.AtMost(f, time.Until(time.UnixMicro(int64(l.Token()))), 0, "token %d is %v ahead of the clock", l.Token())
-			}
-			redistest.NoError(f, l.Unlock())
-		})
-	}
-	synctest.Wait() // no time has passed
-	unlock(f, l)
-	all.Wait()
-	redistest.Check(f, local == 50, "%d turns followed on the lease, one for each microsecond that it was held; want 50", local)
+			synctest.Wait() // no time has passed
+			unlock(f, l)
+			all.Wait()
+			redistest.Check(f, local == 50, "%d turns followed on the lease, one for each microsecond that it was held; want 50", local)
+		}
+	})
 }
 
 // keeper opens a handle that keeps locks for a second.
@@ -199,18 +184,17 @@ func TestTokensOfKeptLocksRise(t *testing.T) {
 		a, w := f.keeper()
 		b, _ := f.open()
 		last := f.turn(a, "k")
-		enters := w.Ran(luascripts.PermitsEnter())
+		enters := w.Sent("enter")
 		for range 20 {
 			token := f.turn(a, "k")
 			redistest.CheckNow(f, token > last, "token %d after %d", token, last)
 			last = token
 		}
-		redistest.Expect(f, w.Ran(luascripts.PermitsEnter())-enters, 0, "%d enters were sent; want none")
+		redistest.Expect(f, w.Sent("enter")-enters, 0, "%d enters were sent; want none")
 		l := redistest.Must(b.Lock(f.Context(), "k"))(f)
 		redistest.Check(f, l.Token() > last, "token %d after %d", l.Token(), last)
 		unlock(f, l)
-		n := w.Ran(luascripts.PermitsLeaveTurns())
-		redistest.Check(f, n != 0, "the leave did not tell the last turn's token")
+		redistest.Check(f, w.Sent("leave turns") != 0, "the leave did not tell the last turn's token")
 		for range 5 {
 			last = f.turn(a, "another")
 		}
@@ -223,7 +207,6 @@ func TestTokensOfKeptLocksRise(t *testing.T) {
 func TestKeptLockDoesNotHoldUpItsOwnProcess(t *testing.T) {
 	each(t, func(f *fixture) {
 		a, _ := f.keeper(func(c *mutex.Config) { c.KeepFor = 2 * time.Second })
-		nothing := func(context.Context, uint64) error { return nil }
 		f.turn(a, "try")
 		redistest.Gives(a.TryDoOnce(f.Context(), "try", "s", time.Minute, nothing))(f, true)
 		f.turn(a, "once")
@@ -245,9 +228,9 @@ func TestKeptLockServesCallersThatWait(t *testing.T) {
 		f.turn(a, "k")
 		time.Sleep(300 * time.Millisecond) // LocalFor is over
 		l := f.take(a, "k")
-		var waiters []*harness.Call[*mutex.Lock]
-		for range 3 {
-			waiters = append(waiters, harness.Start(f.T, func() (*mutex.Lock, error) { return a.Lock(f.Context(), "k") }))
+		waiters := make([]*waiting, 3)
+		for i := range waiters {
+			waiters[i] = f.start(f.Context(), a, "k")
 			synctest.Wait()
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -255,7 +238,7 @@ func TestKeptLockServesCallersThatWait(t *testing.T) {
 		unlock(f, waiters[0].Got())
 		time.Sleep(time.Millisecond)
 		l = waiters[1].Got()
-		redistest.Expect(f, w.Ran(luascripts.PermitsLeave())+w.Ran(luascripts.PermitsLeaveTurns()), 0, "%d leaves were sent; want none")
+		redistest.Expect(f, w.Sent("leave", "leave turns"), 0, "%d leaves were sent; want none")
 		other := line(f.Context(), b, f)
 		synctest.Wait()
 		unlock(f, l)
