@@ -3,10 +3,12 @@ package multi
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // The explorer walks all orders of the steps of a few calls of Acquire, and of what the servers do
@@ -68,23 +70,13 @@ func (s *state) grant(i int8) {
 	it := &s.items[i]
 	if c := it.queue[0]; it.holder == 0 && c != 0 {
 		it.holder, it.leaving = c, false
-		copy(it.queue[:], it.queue[1:])
-		it.queue[mostCalls-1] = 0
+		s.leaveQueue(i, c)
 		s.calls[c-1].out[i] = granted
 	}
 }
 
 func (s *state) leaveQueue(i int8, c int8) {
-	q := &s.items[i].queue
-	kept := [mostCalls]int8{}
-	n := 0
-	for _, other := range q {
-		if other != 0 && other != c {
-			kept[n] = other
-			n++
-		}
-	}
-	*q = kept
+	_ = slices.DeleteFunc(s.items[i].queue[:], func(other int8) bool { return other == c }) // what is behind it moves up
 }
 
 // left returns the items that a call does not hold yet, in order.
@@ -110,15 +102,14 @@ func (s *state) giveBack(c int8, items []int8) {
 	}
 }
 
-func (s *state) fail(c int8) {
-	call := &s.calls[c]
-	for i := range int8(mostItems) {
+// end ends a call, and begins the leaves of all that it holds.
+func (s *state) end(c int8, as phase) {
+	for i := range s.items {
 		if s.items[i].holder == c+1 {
 			s.items[i].leaving = true
 		}
-		call.out[i] = none
 	}
-	call.phase, call.held = failed, 0
+	s.calls[c] = caller{phase: as, wants: s.calls[c].wants}
 }
 
 // steps calls do for each state that may follow.
@@ -160,12 +151,7 @@ func (s state) steps(do func(next state, what string)) {
 					it.holder = c + 1
 					next.calls[c].out[i] = granted
 				case n == 0:
-					for k := range it.queue {
-						if it.queue[k] == 0 {
-							it.queue[k] = c + 1
-							break
-						}
-					}
+					it.queue[slices.Index(it.queue[:], 0)] = c + 1
 					next.calls[c].out[i] = inQueue
 				default:
 					next.calls[c].out[i] = refused
@@ -190,22 +176,17 @@ func (s state) steps(do func(next state, what string)) {
 			} else if s.odd > 0 {
 				next.odd--
 				next.leaveQueue(left[0], c+1)
-				next.fail(c)
+				next.end(c, failed)
 				do(next, name+"'s MaxWait is over")
 			}
 		case has:
-			for i := range next.items {
-				if next.items[i].holder == c+1 {
-					next.items[i].leaving = true
-				}
-			}
-			mine.phase, mine.held = over, 0
+			next.end(c, over)
 			do(next, name+" releases")
 		}
 		if s.odd > 0 && call.phase < failed {
 			next := s
 			next.odd--
-			next.fail(c)
+			next.end(c, failed)
 			for i := range int8(mostItems) {
 				next.leaveQueue(i, c+1)
 			}
@@ -232,7 +213,7 @@ func (s *state) learns(c int8, items []int8) {
 	call.phase, call.alone = begins, held < len(errs)
 	switch {
 	case ends >= 0:
-		s.fail(c)
+		s.end(c, failed)
 	case len(call.left()) == 0:
 		call.phase = has
 	}
@@ -272,10 +253,10 @@ func explore(first state) (states int, err error) {
 	seen := map[state]origin{first: {}}
 	path := func(s state) string {
 		var all []string
-		for s != first {
-			all = append([]string{seen[s].what}, all...)
-			s = seen[s].from
+		for ; s != first; s = seen[s].from {
+			all = append(all, seen[s].what)
 		}
+		slices.Reverse(all)
 		return strings.Join(all, "; ")
 	}
 	for open := []state{first}; len(open) > 0; open = open[1:] {
@@ -314,11 +295,7 @@ func TestExplorerOfCalls(t *testing.T) {
 					first.calls[c].phase = over
 				}
 			}
-			states, err := explore(first)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("%d states", states)
+			t.Logf("%d states", redistest.Must(explore(first))(t))
 		})
 	}
 }

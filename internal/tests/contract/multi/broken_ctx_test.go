@@ -36,14 +36,18 @@ func ctxThatBreaks(f *fixture, breaks func(method string)) {
 	keeps := f.open(func(c *mutex.Config) { c.KeepFor, c.Name = 100*time.Millisecond, f.Family+"k" })
 	items := func(c *mutex.Config) { c.Name = f.Family + "i" }
 	several, keepsSome, holder := f.open(items), f.open(items, func(c *mutex.Config) { c.KeepFor = time.Second }), f.open(items)
+	lock := func(p *process, key string) *mutex.Lock {
+		return harness.Start(f, func() (*mutex.Lock, error) { return p.locks.Lock(f.Context(), key) }).Got()
+	}
+	holds := func(p *process, key string) { // for a while
+		held := lock(p, key)
+		time.AfterFunc(50*time.Millisecond, func() { redistest.WantErr(f, held.Unlock()) })
+	}
 	waits := func(p *process, busy string) func(context.Context) error {
 		return func(ctx context.Context) error {
-			within, stop := context.WithTimeout(f.Context(), 10*time.Second)
-			defer stop()
-			held := redistest.Must(holder.locks.Lock(within, busy))(f)
-			time.AfterFunc(50*time.Millisecond, func() { redistest.WantErr(f, held.Unlock()) })
+			holds(holder, busy)
 			if p == keepsSome { // x goes back first
-				redistest.NoError(f, redistest.Must(p.locks.Lock(within, "x"))(f).Unlock())
+				redistest.NoError(f, lock(p, "x").Unlock())
 			}
 			return multi.Do(ctx, func(context.Context, *multi.Lease) error { return nil }, p.lockItems("x", "y")...)
 		}
@@ -68,13 +72,7 @@ func ctxThatBreaks(f *fixture, breaks func(method string)) {
 	calls := map[string]func(context.Context) error{
 		"Lock": locked(plain), "Lock with LocalFor": locked(local), "Lock with KeepFor": locked(keeps),
 		"Lock with LocalFor that waits": func(ctx context.Context) error {
-			within, stop := context.WithTimeout(f.Context(), 10*time.Second)
-			defer stop()
-			held := redistest.Must(other.locks.Lock(within, "x"))(f)
-			go func() {
-				time.Sleep(50 * time.Millisecond)
-				redistest.WantErr(f, held.Unlock())
-			}()
+			holds(other, "x")
 			return locked(local)(ctx)
 		},
 		"AcquireN": func(ctx context.Context) error {
@@ -96,10 +94,7 @@ func ctxThatBreaks(f *fixture, breaks func(method string)) {
 				time.Sleep(time.Millisecond)
 				return one.Do(f.Context(), fmt.Sprint(loads), slow)
 			})
-			defer func() {
-				redistest.WantErr(f, first.Within(5*time.Second, "the load that has the permit").Err)
-				redistest.WantErr(f, joins.Within(5*time.Second, "the caller that joins").Err)
-			}()
+			defer func() { first.Got(); joins.Got() }()
 			_, err := one.Do(ctx, fmt.Sprint(loads), slow)
 			return err
 		},
@@ -197,16 +192,14 @@ func TestCtxThatAsksItsLease(t *testing.T) {
 			"KeepFor":  f.open(func(c *mutex.Config) { c.KeepFor, c.Name = 100*time.Millisecond, f.Family+"k" }),
 		} {
 			var held atomic.Pointer[mutex.Lock]
-			hung := atomic.Bool{}
+			var hung atomic.Bool
 			asks := func(string) {
 				l := held.Load()
 				if l == nil || hung.Load() {
 					return
 				}
-				answered := make(chan struct{})
-				go func() { l.Deadline(); close(answered) }()
 				select {
-				case <-answered:
+				case <-harness.Begin(f, func() error { l.Deadline(); return nil }).Done:
 				case <-time.After(5 * time.Second):
 					hung.Store(true)
 				}

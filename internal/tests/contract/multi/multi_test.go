@@ -76,9 +76,9 @@ func TestNothingIsTriedBehindAKnownQueue(t *testing.T) {
 		enters = p.wire.Sent("enter")
 		try := func() error { return redistest.ErrorOf(multi.TryAcquire(f.Context(), p.lockItems("b", "a")...)) }
 		err := try()
-		var busy *leasehold.BusyError
 		redistest.WantErr(f, err, leasehold.ErrBusy, redistest.Says(f.Family+"/a"))
-		redistest.CheckNow(f, errors.As(err, &busy) && busy.InUse == 1 && busy.Waiting > 0, "%v does not tell how busy the lock is", err)
+		busy := harness.Busy(f, err)
+		redistest.CheckNow(f, busy.InUse == 1 && busy.Waiting > 0, "%v does not tell how busy the lock is", err)
 		redistest.Expect(f, p.wire.Sent("enter")-enters, 0, "TryAcquire sent %d enters beside a waiter of its process")
 		time.Sleep(100 * time.Millisecond) // the process knows that second waits, too
 		p.wire.Cut()
@@ -123,30 +123,23 @@ func TestTryAcquireTakesAllOrNothing(t *testing.T) {
 // A call that fails leaves nothing behind, whatever its error.
 func TestNothingIsHeldAfterAnError(t *testing.T) {
 	each(t, func(f *fixture) {
-		for what, end := range map[string]func(p *process, cancel func(), w *waiting) error{
-			"ctx": func(_ *process, cancel func(), _ *waiting) error { cancel(); return context.Canceled },
-			"closed": func(p *process, _ func(), _ *waiting) error {
-				harness.Close(f.T, p.locks)
-				return leasehold.ErrClosed
-			},
-			"max wait": func(*process, func(), *waiting) error { return leasehold.ErrBusy },
-			"lost": func(*process, func(), *waiting) error {
-				f.RDB.Del(f.Context(), f.Part("a", "holders"))
-				return leasehold.ErrLost
-			},
+		for what, c := range map[string]struct {
+			maxWait time.Duration
+			end     func(p *process, cancel func())
+			want    error
+		}{
+			"ctx":      {0, func(_ *process, cancel func()) { cancel() }, context.Canceled},
+			"closed":   {0, func(p *process, _ func()) { harness.Close(f.T, p.locks) }, leasehold.ErrClosed},
+			"max wait": {time.Second, func(*process, func()) {}, leasehold.ErrBusy},
+			"lost":     {0, func(*process, func()) { f.RDB.Del(f.Context(), f.Part("a", "holders")) }, leasehold.ErrLost},
 		} {
-			p, other := f.open(func(c *mutex.Config) {
-				if what == "max wait" {
-					c.MaxWait = time.Second
-				}
-			}), f.open()
+			p, other := f.open(func(cfg *mutex.Config) { cfg.MaxWait = c.maxWait }), f.open()
 			ctx, cancel := context.WithCancel(f.Context())
 			defer cancel()
 			b := other.takeLock("b")
 			w := p.wait(ctx, "b", append(p.lockItems("c", "b", "a"), multi.Permits(p.caps, "p", 2))...)
-			want := end(p, cancel, w)
-			redistest.Get(f, what, w.Done)
-			redistest.WantErr(f, w.Err, want)
+			c.end(p, cancel)
+			redistest.WantErr(f, w.Within(redistest.Soon, what).Err, c.want)
 			redistest.Check(f, w.Value == nil, "%s: there is a lease", what)
 			redistest.NoError(f, b.Unlock())
 			f.wantFree("a", "b", "c", "p")
