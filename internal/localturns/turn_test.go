@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold"
-	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 )
 
 // beforeUnlock has f run before what the next Unlock of the turn's desk is to do.
@@ -23,33 +23,29 @@ func (t *Turn) beforeUnlock(f func()) {
 
 // The Context of a turn says why the turn ended, although its lease ends in another way before the Context does.
 func TestContextSaysWhyItsTurnEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, client := redistest.Bubble(t)
-		m := newManager(t, client(), keys.Mutex, lease.Config{TTL: time.Minute})
-		h := New(m, Config{LocalFor: time.Second, MaxHold: time.Second})
-		a := lease.Attempt{Op: "lock", Key: "k", Permits: 1, Limit: 1, Wait: true}
-		turn := redistest.Must(h.Acquire(t.Context(), a, new(lease.Lease)))(t)
+	inBubble(t, lease.Config{TTL: time.Minute}, Config{LocalFor: time.Second, MaxHold: time.Second}, func(b *bench) {
+		turn := b.take(b.Context())
 		ctx := turn.Context()
 		<-ctx.Done()
-		redistest.WantErr(t, context.Cause(ctx), leasehold.ErrMaxHold, redistest.Not(leasehold.ErrReleased))
+		redistest.WantErr(b, context.Cause(ctx), leasehold.ErrMaxHold, redistest.Not(leasehold.ErrReleased))
 
-		turn = redistest.Must(h.Acquire(t.Context(), a, new(lease.Lease)))(t)
+		turn = b.take(b.Context())
 		ctx = turn.Context()
 		over := make(chan struct{})
 		go func() {
-			next := redistest.Must(h.Acquire(t.Context(), a, new(lease.Lease)))(t)
+			next := b.take(b.Context())
 			<-over
 			_ = next.Release("unlock") // of the lease that was lost, or of another one
 		}()
-		time.Sleep(time.Millisecond) // a token is not ahead of the clock
-		turn.beforeUnlock(func() {   // it is lost in the next turn
-			server.FlushAll()
+		time.Sleep(time.Millisecond)
+		turn.beforeUnlock(func() { // it is lost in the next turn
+			b.server.FlushAll()
 			_ = redistest.ErrorOf(turn.visit.lease.RenewAndCount(false))
 		})
 		released := turn.Release("unlock")
 		close(over)
-		redistest.WantErr(t, released)
-		redistest.WantErr(t, context.Cause(ctx), leasehold.ErrReleased, redistest.Not(leasehold.ErrLost))
+		redistest.WantErr(b, released)
+		redistest.WantErr(b, context.Cause(ctx), leasehold.ErrReleased, redistest.Not(leasehold.ErrLost))
 		synctest.Wait()
 	})
 }
@@ -57,18 +53,13 @@ func TestContextSaysWhyItsTurnEnded(t *testing.T) {
 // At MaxHold the Context of the turn ends before anybody else has the lock: a caller of the process that waits already, or
 // one that comes in this moment.
 func TestMaxHoldEndsTheContextFirst(t *testing.T) {
-	for _, cfg := range []Config{{LocalFor: time.Second}, {KeepFor: time.Second}} {
+	for _, cfg := range []Config{{LocalFor: time.Second, MaxHold: time.Second}, {KeepFor: time.Second, MaxHold: time.Second}} {
 		for _, waits := range []bool{true, false} {
 			t.Run(fmt.Sprintf("LocalFor %v, waits %v", cfg.LocalFor, waits), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					_, client := redistest.Bubble(t)
-					m := newManager(t, client(), keys.Mutex, lease.Config{TTL: 5 * time.Second, Keeps: cfg.KeepFor > 0})
-					cfg.MaxHold = time.Second
-					h := New(m, cfg)
-					defer h.StopKeeping()
-					turn := redistest.Must(h.Acquire(t.Context(), attempt, new(lease.Lease)))(t)
+				inBubble(t, lease.Config{TTL: 5 * time.Second}, cfg, func(b *bench) {
+					turn := b.take(b.Context())
 					ctx, next := turn.Context(), make(chan *Turn, 1)
-					come := func() { next <- redistest.Must(h.Acquire(t.Context(), attempt, new(lease.Lease)))(t) }
+					come := func() { next <- b.take(b.Context()) }
 					if waits {
 						go come()
 					}
@@ -78,47 +69,37 @@ func TestMaxHoldEndsTheContextFirst(t *testing.T) {
 							go come()
 						}
 						time.Sleep(time.Second / 4)
-						redistest.Check(t, len(next) == 0 || ctx.Err() != nil, "two callers have the lock")
+						redistest.Check(b, len(next) == 0 || ctx.Err() != nil, "two callers have the lock")
 					})
 					<-ctx.Done()
-					redistest.WantErr(t, (<-next).Release("unlock"))
+					redistest.WantErr(b, (<-next).Release("unlock"))
 				})
 			})
 		}
 	}
 }
 
-// hangingCtx has a Value that hangs once it is to, until the ctx ends.
-type hangingCtx struct {
-	context.Context
-	hangs *atomic.Bool
-}
-
-func (c hangingCtx) Value(key any) any {
-	if c.hangs.Load() {
-		<-c.Done()
-	}
-	return c.Context.Value(key)
-}
-
 // A ctx that hangs as the Context of a turn ends does not keep the lease.
 func TestCtxThatHangsKeepsNoLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client := redistest.Bubble(t)
-		m, other := newManager(t, client(), keys.Mutex, lease.Config{}), newManager(t, client(), keys.Mutex, lease.Config{})
-		parent, cancel := context.WithCancel(t.Context())
+	inBubble(t, lease.Config{}, Config{LocalFor: time.Second}, func(b *bench) {
+		other := b.manager(lease.Config{})
+		parent, cancel := context.WithCancel(b.Context())
 		defer cancel()
-		hangs := new(atomic.Bool)
-		turn := redistest.Must(New(m, Config{LocalFor: time.Second}).Acquire(hangingCtx{parent, hangs}, attempt, new(lease.Lease)))(t)
+		var hangs atomic.Bool
+		turn := b.take(harness.BrokenCtx{Context: parent, Before: func(method string) {
+			if method == "Value" && hangs.Load() {
+				<-parent.Done()
+			}
+		}})
 		ctx := turn.Context()
 		hangs.Store(true)
 		go func() { _ = turn.Release("unlock") }()
-		within, stop := context.WithTimeout(t.Context(), time.Second)
+		within, stop := context.WithTimeout(b.Context(), time.Second)
 		defer stop()
 		next := new(lease.Lease)
-		redistest.WantErr(t, redistest.ErrorOf(other.Acquire(within, attempt, next)))
-		redistest.WantErr(t, context.Cause(ctx), leasehold.ErrReleased)
-		redistest.WantErr(t, next.Release("unlock"))
+		redistest.WantErr(b, redistest.ErrorOf(other.Acquire(within, attempt, next)))
+		redistest.WantErr(b, context.Cause(ctx), leasehold.ErrReleased)
+		redistest.WantErr(b, next.Release("unlock"))
 	})
 }
 
@@ -142,29 +123,26 @@ func (c strangeCtx) Is(err error) bool { c.is(); return err == context.Canceled 
 
 // A caller that leaves the line asks its ctx why. Its methods hold up nobody else then: the next caller is served.
 func TestErrorOfACtxHoldsUpNoOtherCaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client := redistest.Bubble(t)
-		h := New(newManager(t, client(), keys.Mutex, lease.Config{}), Config{LocalFor: time.Second})
-		held := redistest.Must(h.Acquire(t.Context(), attempt, new(lease.Lease)))(t)
-		parent, cancel := context.WithCancel(t.Context())
+	inBubble(t, lease.Config{}, Config{LocalFor: time.Second}, func(b *bench) {
+		held := b.take(b.Context())
+		parent, cancel := context.WithCancel(b.Context())
 		strange := strangeCtx{parent, make(chan struct{}), func() {
-			free := h.known("k").mu.TryLock()
-			if redistest.Check(t, free, "a method of the error runs under the lock of the desk"); free {
-				h.known("k").mu.Unlock()
-			}
+			mu := &b.h.known("k").mu
+			free := mu.TryLock()
+			redistest.CheckNow(b, free, "a method of the error runs under the lock of the desk")
+			mu.Unlock()
 		}}
-		left := make(chan error, 1)
-		go func() { left <- redistest.ErrorOf(h.Acquire(strange, attempt, new(lease.Lease))) }()
+		left := harness.Begin(b, func() error { return redistest.ErrorOf(b.h.Acquire(strange, attempt, new(lease.Lease))) })
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
-		redistest.WantErr(t, held.Release("unlock"))
-		within, stop := context.WithTimeout(t.Context(), time.Second)
+		redistest.WantErr(b, held.Release("unlock"))
+		within, stop := context.WithTimeout(b.Context(), time.Second)
 		defer stop()
-		next, err := h.Acquire(within, attempt, new(lease.Lease))
+		next, err := b.h.Acquire(within, attempt, new(lease.Lease))
 		close(strange.tells)
-		redistest.WantErr(t, <-left, context.Canceled, leasehold.ErrBusy)
-		redistest.WantErr(t, err)
-		redistest.WantErr(t, next.Release("unlock"))
+		redistest.WantErr(b, left.Failed(), context.Canceled, leasehold.ErrBusy)
+		redistest.WantErr(b, err)
+		redistest.WantErr(b, next.Release("unlock"))
 	})
 }
