@@ -2,6 +2,7 @@ package localturns
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -349,10 +350,7 @@ func (h *Handle) allNamed(name string) (all []*desk) {
 		}
 		return all
 	}
-	for _, d := range h.named {
-		all = append(all, d)
-	}
-	return all
+	return slices.Collect(maps.Values(h.named))
 }
 
 // StopKeeping gives back what rests, which Shutdown would wait for. Nothing rests after it. h may be nil.

@@ -3,6 +3,7 @@ package localturns
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
@@ -119,12 +120,7 @@ func (ln *line) removePlace(p *place) {
 	if p.cancel != nil {
 		p.cancel()
 	}
-	for i, other := range ln.places {
-		if other == p {
-			ln.places = append(ln.places[:i], ln.places[i+1:]...)
-			return
-		}
-	}
+	ln.places = slices.DeleteFunc(ln.places, func(other *place) bool { return other == p })
 }
 
 // refusalPause is how long the line takes no place after one was refused, if it has other
