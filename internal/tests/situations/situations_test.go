@@ -1,9 +1,10 @@
 package situations
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -49,21 +50,18 @@ func TestEventsTellHowLong(t *testing.T) {
 	r := &harness.Told{}
 	Leases[0].Run(t, r, nil, func() {
 		holds := r.Events(leasehold.EventHoldEnded)
-		if d := holds[0].Duration; d < 3*time.Second || d > 3100*time.Millisecond || holds[0].Permits != 2 {
-			t.Errorf("the first hold: %v with %d permits, want 3 s with 2", d, holds[0].Permits)
-		}
+		redistest.Between(t, holds[0].Duration, 3*time.Second, 3100*time.Millisecond, "the first hold of %d permits took %v", holds[0].Permits)
+		redistest.Expect(t, holds[0].Permits, 2, "the first hold had %d permits")
 		waits := r.Events(leasehold.EventAcquired)
 		last := waits[len(waits)-1]
 		redistest.Check(t, last.Waited && last.Duration >= 1900*time.Millisecond && last.Context != nil, "the wait of 2 s: %+v", last)
-		first := waits[0]
-		redistest.Check(t, !first.Waited, "a permit that was free at once: %+v", first)
+		redistest.Check(t, !waits[0].Waited, "a permit that was free at once: %+v", waits[0])
 	})
 	r = &harness.Told{}
 	Leases[1].Run(t, r, nil, func() {
 		for _, e := range r.Events(leasehold.EventRenewed) {
 			// After a third of 3 s, with the deadline 60 ms before the server's expiry.
-			redistest.Check(t, e.Duration >= 1900*time.Millisecond && e.Duration <= 2100*time.Millisecond,
-				"the margin of a renewal is %v, want about 2 s", e.Duration)
+			redistest.Between(t, e.Duration, 1900*time.Millisecond, 2100*time.Millisecond, "the margin of a renewal is %v")
 		}
 	})
 }
@@ -105,18 +103,12 @@ func TestLoggerIsToldAndNamesNoKeyAndNoOwner(t *testing.T) {
 		"granted after its caller has gone":          {"semaphore: a grant came after its caller had left"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, s := range All {
-				if s.Name != name {
-					continue
-				}
-				var text bytes.Buffer
-				s.Run(t, nil, slog.New(slog.NewTextHandler(&text, nil)), func() {
-					for _, w := range want {
-						redistest.Check(t, strings.Contains(text.String(), w), "no line %q in:\n%s", w, text.String())
-					}
-					redistest.Check(t, !strings.Contains(text.String(), "/k"), "the key is in:\n%s", text.String())
-				})
-			}
+			s := All[slices.IndexFunc(All, func(s Situation) bool { return s.Name == name })]
+			var text strings.Builder
+			s.Run(t, nil, slog.New(slog.NewTextHandler(&text, nil)), func() {
+				redistest.WantText(t, errors.New(text.String()), want...)
+				redistest.Check(t, !strings.Contains(text.String(), "/k"), "the key is in:\n%s", text.String())
+			})
 		})
 	}
 }
