@@ -21,12 +21,9 @@ import (
 // If a method of a ctx panics or ends its goroutine, whichever and whenever, so may the call. No process ends, nothing
 // stays held, and the next caller is served at once.
 func TestCtxWhoseMethodsPanic(t *testing.T) {
-	t.Run("panics", func(t *testing.T) {
-		bubble(t, func(f *fixture) { ctxThatBreaks(f, func(method string) { panic(method) }) })
-	})
-	t.Run("exits", func(t *testing.T) {
-		bubble(t, func(f *fixture) { ctxThatBreaks(f, func(string) { runtime.Goexit() }) })
-	})
+	for how, breaks := range map[string]func(method string){"panics": func(method string) { panic(method) }, "exits": func(string) { runtime.Goexit() }} {
+		t.Run(how, func(t *testing.T) { bubble(t, func(f *fixture) { ctxThatBreaks(f, breaks) }) })
+	}
 }
 
 func ctxThatBreaks(f *fixture, breaks func(method string)) {

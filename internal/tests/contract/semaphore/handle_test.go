@@ -270,36 +270,34 @@ func TestInspectListsHoldersAndWaiters(t *testing.T) {
 // Since when a permit is held stays known, to 1 % or 1 s, while it is renewed and
 // extended, and where its first term was shorter than its TTL.
 func TestSinceSurvivesRenewals(t *testing.T) {
-	for name, all := range map[string]int{"plain": 0, "total": 2} {
-		t.Run(name, func(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		for _, all := range []int{0, 2} {
 			// A long TTL, so that six hours have two hundred renewals, and not two thousand.
 			settings := []func(*semaphore.Config){limit(2), ttl(5 * time.Minute), total(all)}
-			bubble(t, func(f *fixture) {
-				a, _ := f.open(settings...)
-				b, _ := f.open(settings...)
-				one := f.take(a, "k", 1)
-				two := f.take(a, "k", 1)
-				w := f.start(b, "k", 1)
-				time.Sleep(time.Second) // in a bubble: it is queued by then
-				release(f, two)
-				three := w.Got()
-				granted := map[string]time.Time{one.ID(): time.Now().Add(-time.Second), three.ID(): time.Now()}
-				for _, age := range []time.Duration{0, time.Second, 15 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour} {
-					time.Sleep(age)
-					state := f.inspect(a, "k")
-					redistest.CheckNow(f, len(state.Holders) == 2 && (age > time.Minute || state.Holders[0].ID == one.ID()),
-						"after %v: %+v", age, state)
-					for _, h := range state.Holders {
-						held := time.Since(granted[h.ID])
-						redistest.AtMost(f, h.Since.Sub(granted[h.ID]).Abs(), max(held/100, time.Second), "a permit held for %v is listed with an error of %v", held)
-					}
-					if age == time.Minute {
-						redistest.WantErr(f, one.Extend(f.Context(), 10*time.Minute))
-					}
+			a, _ := f.open(settings...)
+			b, _ := f.open(settings...)
+			one := f.take(a, "k", 1)
+			two := f.take(a, "k", 1)
+			w := f.start(b, "k", 1)
+			time.Sleep(time.Second) // in a bubble: it is queued by then
+			release(f, two)
+			three := w.Got()
+			granted := map[string]time.Time{one.ID(): time.Now().Add(-time.Second), three.ID(): time.Now()}
+			for _, age := range []time.Duration{0, time.Second, 15 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour} {
+				time.Sleep(age)
+				state := f.inspect(a, "k")
+				redistest.CheckNow(f, len(state.Holders) == 2 && (age > time.Minute || state.Holders[0].ID == one.ID()),
+					"with a total of %d after %v: %+v", all, age, state)
+				for _, h := range state.Holders {
+					held := time.Since(granted[h.ID])
+					redistest.AtMost(f, h.Since.Sub(granted[h.ID]).Abs(), max(held/100, time.Second), "a permit held for %v is listed with an error of %v", held)
 				}
-				release(f, one)
-				release(f, three)
-			})
-		})
-	}
+				if age == time.Minute {
+					redistest.WantErr(f, one.Extend(f.Context(), 10*time.Minute))
+				}
+			}
+			release(f, one)
+			release(f, three)
+		}
+	})
 }

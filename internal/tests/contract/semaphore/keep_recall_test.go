@@ -1,6 +1,7 @@
 package semaphore
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -121,18 +122,17 @@ func TestContendedPermitIsNotKept(t *testing.T) {
 func TestLostRecall(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		b, _ := f.open()
-		for name, ask := range map[string]func() (*semaphore.Lease, error){
-			"Acquire":    func() (*semaphore.Lease, error) { return b.Acquire(f.Context(), "Acquire") },
-			"TryAcquire": func() (*semaphore.Lease, error) { return b.TryAcquire(f.Context(), "TryAcquire") },
-		} {
+		ctx, cancel := context.WithTimeout(f.Context(), redistest.Soon)
+		defer cancel()
+		for name, ask := range map[string]func(ctx context.Context, key string) (*semaphore.Lease, error){"Acquire": b.Acquire, "TryAcquire": b.TryAcquire} {
 			a, w := f.keeper(keepFor(2 * time.Second))
 			f.inspect(a, name)       // so that it has a connection
 			letDial := w.HoldDials() // it never has a subscription
 			id := f.keep(a, name, 1)[0]
 			synctest.Wait()
 			began := time.Now()
-			l, err := ask()
-			for ; errors.Is(err, leasehold.ErrBusy); l, err = ask() {
+			l, err := ask(ctx, name)
+			for ; errors.Is(err, leasehold.ErrBusy) && ctx.Err() == nil; l, err = ask(ctx, name) {
 				time.Sleep(10 * time.Millisecond)
 			}
 			redistest.WantErr(f, err)

@@ -90,23 +90,21 @@ func TestRevokeErrors(t *testing.T) {
 
 // A Revoke without an answer does not say that the lease is gone: it may be held.
 func TestRevokeWithoutAnAnswerIsNoSuccess(t *testing.T) {
-	for name, settings := range map[string][]func(*semaphore.Config){"plain": nil, "total": {total(2)}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(f *fixture) {
-				s, _ := f.open(append(settings, limit(2))...)
-				l := f.take(s, "k", 1)
-				operator, wire := f.open(append(settings, limit(2))...)
-				f.inspect(operator, "k")
-				wire.CutOff("revoke", "totals revoke")
-				redistest.WantErr(f, operator.Revoke(f.Context(), "k", l.ID(), "a test"), leasehold.ErrUnavailable)
-				state := f.inspect(operator, "k")
-				redistest.Check(t, state.InUse == 1 && l.Context().Err() == nil, "after a Revoke that was not sent, %d permits are in use", state.InUse)
-				wire.Heal()
-				redistest.NoError(t, operator.Revoke(f.Context(), "k", l.ID(), "a test"))
-				<-l.Context().Done()
-			})
-		})
-	}
+	bubble(t, func(f *fixture) {
+		for _, all := range []int{0, 2} {
+			s, _ := f.open(limit(2), total(all))
+			l := f.take(s, "k", 1)
+			operator, wire := f.open(limit(2), total(all))
+			f.inspect(operator, "k")
+			wire.CutOff("revoke", "totals revoke")
+			redistest.WantErr(f, operator.Revoke(f.Context(), "k", l.ID(), "a test"), leasehold.ErrUnavailable)
+			state := f.inspect(operator, "k")
+			redistest.Check(f, state.InUse == 1 && l.Context().Err() == nil, "after a Revoke that was not sent, %d permits are in use", state.InUse)
+			wire.Heal()
+			redistest.NoError(f, operator.Revoke(f.Context(), "k", l.ID(), "a test"))
+			<-l.Context().Done()
+		}
+	})
 }
 
 // A holder that no hint reaches learns by its next renewal that it was revoked, and why.
