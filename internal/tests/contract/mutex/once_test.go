@@ -296,7 +296,8 @@ func TestLeadPausesAfterAFailure(t *testing.T) {
 		unlock(f, l)
 		unlock(f, w.Got())
 		f.Server.SetError("NOPERM User default has no permissions to run the 'evalsha' command")
-		redistest.WantErr(f, m.Lead(f.Context(), "leader", nothing), leasehold.ErrUnavailable)
+		leads := harness.Begin(f, func() error { return m.Lead(f.Context(), "leader", nothing) })
+		redistest.WantErr(f, leads.Failed(), leasehold.ErrUnavailable)
 		f.Server.SetError("")
 	})
 }

@@ -77,7 +77,7 @@ func TestMaxWaitEndsTheWait(t *testing.T) {
 			"Do":       func() error { return s.Do(f.Context(), "k", never) },
 		} {
 			began := time.Now()
-			err := wait()
+			err := harness.Begin(f, wait).Failed()
 			redistest.Between(f, time.Since(began), bound, bound+redistest.Soon, name+" waited %v")
 			busy := harness.Busy(f, err)
 			redistest.Check(f, busy.InUse == 1 && busy.Limit == 1, "%s: %v; want 1 of 1", name, err)
