@@ -32,11 +32,12 @@ func TestContextSaysWhyItsTurnEnded(t *testing.T) {
 		turn = b.take(b.Context())
 		ctx = turn.Context()
 		over := make(chan struct{})
-		go func() {
-			next := b.take(b.Context())
+		next := harness.Begin(b, func() error {
+			turn := b.take(b.Context())
 			<-over
-			_ = next.Release("unlock") // of the lease that was lost, or of another one
-		}()
+			_ = turn.Release("unlock") // of the lease that was lost, or of another one
+			return nil
+		})
 		time.Sleep(time.Millisecond)
 		turn.beforeUnlock(func() { // it is lost in the next turn
 			b.server.FlushAll()
@@ -46,7 +47,7 @@ func TestContextSaysWhyItsTurnEnded(t *testing.T) {
 		close(over)
 		redistest.WantErr(b, released)
 		redistest.WantErr(b, context.Cause(ctx), leasehold.ErrReleased, redistest.Not(leasehold.ErrLost))
-		synctest.Wait()
+		next.Got()
 	})
 }
 

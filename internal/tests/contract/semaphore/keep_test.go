@@ -59,7 +59,7 @@ func TestKeptPermitsCostNoCall(t *testing.T) {
 		l := f.take(s, "k", 1)
 		redistest.WantErr(f, l.Extend(f.Context(), time.Hour))
 		release(f, l)
-		f.WantHeld("k", 1)
+		redistest.AtMost(f, len(f.Held("k")), 1, "%d leases are held") // the other one, if its KeepFor is not over
 	})
 }
 
