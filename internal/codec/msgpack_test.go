@@ -50,8 +50,21 @@ type arrayed struct {
 	C        *string
 }
 
+// shape has values of an extension.
+type shape struct {
+	Corner *point
+	More   []*point
+	Any    any
+	Seen   time.Time
+	Extra  map[string]any
+}
+
 func TestCodecRoundTrip(t *testing.T) {
+	msgpack.RegisterExt(5, (*point)(nil))
+	defer msgpack.UnregisterExt(5)
 	text := "text"
+	p := &point{X: -0x2001, Y: -1}
+	claim := time.Unix(5, 0xdf<<22) // content that would begin a map of billions
 	for _, want := range []any{
 		true, 42, int8(-1), uint64(1 << 63), 1.5, "", "text", []byte("\x00\xff"), time.Minute,
 		[]string{"a", ""},
@@ -68,7 +81,8 @@ func TestCodecRoundTrip(t *testing.T) {
 		},
 		map[string]any{"a": []any{nil, "b", int64(-9)}, "b": map[string]any{}},
 		time.Unix(1<<33, 5), time.Unix(1, 0), time.Unix(-1, 999),
-		map[string]time.Time{"t": time.Unix(5, 0xdf<<22)},
+		map[string]time.Time{"t": claim},
+		shape{Corner: p, More: []*point{p, {1, 2}}, Any: p, Seen: claim, Extra: map[string]any{"p": p, "t": claim}},
 	} {
 		data, err := codec.Marshal(want)
 		redistest.Expect(t, err, nil, "%T: %v", want)
@@ -94,14 +108,11 @@ func TestMarshalWritesNothingThatIsRefused(t *testing.T) {
 	redistest.NoError(t, redistest.ErrorOf(codec.Marshal(interned{"one", "two"})))
 }
 
-func TestUnmarshalWantsAPointer(t *testing.T) {
+// The library panics at all of these. Unmarshal wants a pointer.
+func TestPanicsBecomeErrors(t *testing.T) {
 	for _, v := range []any{nil, 1, user{}, (*user)(nil), (*int)(nil), (*string)(nil)} {
 		redistest.Check(t, codec.Unmarshal("\x80", v) != nil, "%T was decoded into", v)
 	}
-}
-
-// The library panics at all of these.
-func TestPanicsBecomeErrors(t *testing.T) {
 	for what, c := range map[string]struct {
 		data string
 		v    any

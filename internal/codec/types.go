@@ -149,27 +149,24 @@ func (f *fingerprint) unstorable(t reflect.Type, path string) string {
 func RunsMethods(t reflect.Type) bool { return ownMethodsBelow(t, map[reflect.Type]bool{}) }
 
 func ownMethodsBelow(t reflect.Type, seen map[reflect.Type]bool) bool {
-	if seen[t] {
+	if seen[t] || slices.Contains([]string{"time", "net", "net/netip", "net/url", "math/big"}, t.PkgPath()) {
 		return false
 	}
 	seen[t] = true
-	if slices.Contains([]string{"time", "net", "net/netip", "net/url", "math/big"}, t.PkgPath()) {
-		return false
-	}
-	if DecodesItself(t) {
-		return true
-	}
+	return DecodesItself(t) || slices.ContainsFunc(parts(t), func(part reflect.Type) bool { return ownMethodsBelow(part, seen) })
+}
+
+// parts returns the types that values of t consist of, or lead to.
+func parts(t reflect.Type) (all []reflect.Type) {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return ownMethodsBelow(t.Elem(), seen)
+		return []reflect.Type{t.Elem()}
 	case reflect.Map:
-		return ownMethodsBelow(t.Key(), seen) || ownMethodsBelow(t.Elem(), seen)
+		return []reflect.Type{t.Key(), t.Elem()}
 	case reflect.Struct:
 		for field := range t.Fields() {
-			if ownMethodsBelow(field.Type, seen) {
-				return true
-			}
+			all = append(all, field.Type)
 		}
 	}
-	return false
+	return all
 }

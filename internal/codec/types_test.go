@@ -102,29 +102,6 @@ func TestVersionsOfATypeWithACodec(t *testing.T) {
 	}
 }
 
-func TestExtensionsWork(t *testing.T) {
-	msgpack.RegisterExt(5, (*point)(nil))
-	defer msgpack.UnregisterExt(5)
-	type shape struct {
-		Name   string
-		Corner *point
-		More   []*point
-		Any    any
-		Seen   time.Time
-		Extra  map[string]any
-	}
-	// Content that would begin a map of billions.
-	p := &point{X: -0x2001, Y: -1}
-	want := shape{
-		Name: "s", Corner: p, More: []*point{p, {1, 2}}, Any: p,
-		Seen: time.Unix(0, 0xdf<<22), Extra: map[string]any{"p": p, "t": time.Unix(0, 0xdf<<22)},
-	}
-	data := redistest.Must(codec.Marshal(&want))(t)
-	var got shape
-	err := codec.Unmarshal(data, &got)
-	redistest.Check(t, err == nil && reflect.DeepEqual(got, want), "%+v became %+v, %v", want, got, err)
-}
-
 type deepMap map[string]deepMap
 
 // Where a map is wanted, the library reads an extension's content as the map:
