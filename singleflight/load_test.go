@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
@@ -41,6 +43,18 @@ func TestTimeOutIsNoDeadlineOfTheCaller(t *testing.T) {
 	redistest.Check(t, got == timedOut, "the failure is %v", got.err)
 	got = (&load[string]{g: &Group[string]{}}).lookAt(t.Context(), &callersCode{}, context.DeadlineExceeded)
 	redistest.Check(t, got.kind == envelope.Failure && errors.Is(got.err, context.DeadlineExceeded), "the failure is %v", got.err)
+}
+
+// What crosses of an error is at most 4 KiB, in whole characters.
+func TestLongErrorsAreCut(t *testing.T) {
+	for name, text := range map[string]string{
+		"just": strings.Repeat("x", 4096), "long": strings.Repeat("x", 100_000), "cut": "xx" + strings.Repeat("€", 5000),
+		"bytes": "\xff\x00", "many bytes": strings.Repeat("\xffx", 5000),
+	} {
+		got := errorText(text)
+		redistest.Check(t, utf8.ValidString(got) && len(got) <= 4096 && len(got) >= min(len(text), 2000), "%s: %d bytes, %.20q…", name, len(got), got)
+		redistest.Check(t, !utf8.ValidString(text) || strings.HasPrefix(text, got), "%s: %.40q… is no part of it", name, got)
+	}
 }
 
 // Of two Invalidates of one handle, the first one's reply may come last. What was published

@@ -2,7 +2,9 @@ package singleflight
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,27 +24,70 @@ func (f *fixture) goAway(g *singleflight.Group[string], w *harness.Wire) {
 	w.GoAway(func() { _ = peekErr(f.Context(), g, "k") })
 }
 
-// Calls fail quickly while Redis is known to be away, and succeed at once when it is back.
+// Calls fail quickly while Redis is known to be away, and succeed at once when it is back. An Observer is told of each
+// key that fails so, with the time that it took, and not of calls that are served, or that their callers left.
 func TestRedisIsAway(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		g, wire := f.open()
+		var told []time.Duration
+		want := 0
+		wantTold := func(after string, keys int) {
+			f.Helper()
+			synctest.Wait()
+			want += keys
+			redistest.Require(f, len(told), want, "after %s the Observer was told of %d keys", after)
+		}
+		g, wire := f.open(maxLoads(1), func(c *singleflight.Config[string]) {
+			c.Observer = harness.ObserverFunc(func(e leasehold.Event) {
+				if e.Kind == leasehold.EventLookup && e.Outcome == leasehold.OutcomeUnavailable {
+					told = append(told, e.Duration)
+				}
+			})
+		})
 		fetch(f, f.Context(), g, "k", gives("v")).Got()
+		fetch(f, f.Context(), g, "l", fails(context.DeadlineExceeded)).Failed()
+		wantTold("calls that Redis answered", 0)
 		f.goAway(g, wire)
+		wantTold("a Peek", 1)
 		for i := range 5 {
-			for name, call := range map[string]func() error{
-				"do":      func() error { _, err := g.Do(f.Context(), "k", never(f)); return err },
-				"peek":    func() error { _, _, err := g.Peek(f.Context(), "k"); return err },
-				"inspect": func() error { _, err := g.Inspect(f.Context(), "k"); return err },
-				"do many": func() error { return doMany(f, f.Context(), g, []string{"k", "l"}, newBatches()).got() },
+			time.Sleep(time.Second)
+			for name, c := range map[string]struct {
+				call func() error
+				told int
+			}{
+				"do":      {func() error { return redistest.ErrorOf(g.Do(f.Context(), "k", never(f))) }, 1},
+				"peek":    {func() error { return peekErr(f.Context(), g, "k") }, 1},
+				"inspect": {func() error { return redistest.ErrorOf(g.Inspect(f.Context(), "k")) }, 0},
+				"do many": {func() error { return doMany(f, f.Context(), g, []string{"k", "l"}, newBatches()).got() }, 2},
+				"a short ctx": {func() error {
+					_, err := g.Do(f.within(time.Millisecond), "k", never(f))
+					return errors.Join(err, harness.ErrRefused)
+				}, 1},
 			} {
 				began := time.Now()
-				redistest.WantErr(f, call(), leasehold.ErrUnavailable, harness.ErrRefused)
-				redistest.AtMost(f, time.Since(began), 100*time.Millisecond, "%s no. %d took %v", name, i)
+				redistest.WantErr(f, c.call(), leasehold.ErrUnavailable, harness.ErrRefused)
+				took := time.Since(began)
+				redistest.AtMost(f, took, 100*time.Millisecond, "%s no. %d took %v", name, i)
+				wantTold(name, c.told)
+				redistest.Check(f, c.told == 0 || told[want-1] == took, "%s took %v, and the Observer was told %v", name, took, told)
 			}
 		}
+		redistest.Check(f, slices.Max(told) != 0, "no call waited for Redis: %v", told)
+		time.Sleep(time.Second)
+		ctx, leave := context.WithCancel(f.Context())
+		time.AfterFunc(time.Millisecond, leave)
+		redistest.WantErr(f, redistest.ErrorOf(g.Do(ctx, "k", never(f))), context.Canceled)
+		wantTold("a call whose caller left", 0)
 		wire.Heal()
 		time.Sleep(time.Second)
 		fetch(f, f.Context(), g, "k", never(f)).want("v", singleflight.Cached)
+		wantTold("a hit", 0)
+		// Redis answers the look-up, and is away when the permit is asked for. The lease is given back.
+		wire.CutOff("enter")
+		redistest.WantErr(f, fetch(f, f.Context(), g, "new", never(f)).Failed(), leasehold.ErrUnavailable, harness.ErrCut)
+		wantTold("a load without a permit", 1)
+		wire.Heal()
+		time.Sleep(time.Second)
+		redistest.Check(f, f.freed("new"), "the lease is held yet")
 		// A call that finds Redis away after its look-up does not try for long, either.
 		var away atomic.Bool
 		wire.Fail(func(name string) error {
@@ -80,89 +125,47 @@ func TestInvalidateOutlastsAnOutage(t *testing.T) {
 	}
 }
 
-// An Observer is told of each call that fails because Redis is away, with the time that it
-// took. It is not told of calls that are served, or that their callers left.
-func TestObserverIsToldOfCallsThatRedisAbsenceMadeFail(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		var told []time.Duration
-		observer := harness.ObserverFunc(func(e leasehold.Event) {
-			if e.Kind == leasehold.EventLookup && e.Outcome == leasehold.OutcomeUnavailable {
-				told = append(told, e.Duration)
-			}
-		})
-		g, wire := f.open(func(c *singleflight.Config[string]) { c.Observer = observer }, maxLoads(1))
-		fetch(f, f.Context(), g, "k", gives("v")).Got()
-		fetch(f, f.Context(), g, "k", never(f)).Got()
-		fetch(f, f.Context(), g, "l", fails(context.DeadlineExceeded)).Failed()
-		f.goAway(g, wire) // a Peek
-		want := 1
-		for name, calls := range map[string]struct {
-			call func()
-			keys int
-		}{
-			"do":      {func() { _, _ = g.Do(f.Context(), "k", never(f)) }, 1},
-			"fetch":   {func() { _, _ = g.Fetch(f.Context(), "k", never(f)) }, 1},
-			"peek":    {func() { _, _, _ = g.Peek(f.Context(), "k") }, 1},
-			"do many": {func() { _ = doMany(f, f.Context(), g, []string{"a", "b"}, newBatches()).got() }, 2},
-			"its caller has left": {func() {
-				ctx, leave := context.WithCancel(f.Context())
-				time.AfterFunc(time.Millisecond, leave)
-				_, _ = g.Do(ctx, "k", never(f))
-			}, 0},
-			"a short ctx": {func() {
-				_, _ = g.Do(f.within(time.Millisecond), "k", never(f))
-			}, 1},
-		} {
-			time.Sleep(time.Second)
-			began := time.Now()
-			calls.call()
-			took := time.Since(began)
-			synctest.Wait()
-			want += calls.keys
-			redistest.Require(f, len(told), want, "after %s the Observer was told of %d calls", name)
-			redistest.Check(f, calls.keys <= 0 || told[want-1] == took && took != 0, "%s took %v, and the Observer was told %v", name, took, told)
-		}
-		wire.Heal()
-		// Redis answers the look-up, and is away when the permit is asked for.
-		wire.CutOff("enter")
-		redistest.WantErr(f, fetch(f, f.Context(), g, "new", never(f)).Failed(), leasehold.ErrUnavailable)
-		redistest.Expect(f, len(told), want+1, "told of %d calls")
-	})
-}
-
 // MaxLoads bounds the loads of a process while Redis is away, until their loaders have
-// returned. Loads that began under a permit count. The permits share the group's knowledge of the server, also if the
-// client is wrapped in a type that is no pointer.
+// returned. Loads that began under a permit count. A load that waits for its slot is open to all callers. The permits
+// share the group's knowledge of the server, also if the client is wrapped in a type that is no pointer.
 func TestMaxLoadsHoldsWhileRedisIsAway(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		const most, keys = 3, 10
+		const most, keys, loads = 3, 10, 12
 		wire := &harness.Wire{Patience: clientPatience}
 		rdb := f.Connect(wire).(*redis.Client)
 		rdb.AddHook(wire)
 		g := openOn(f, embedsSingle{rdb}, locally, maxLoads(most), func(c *singleflight.Config[string]) { c.LeaseTTL, c.LoadTimeout = time.Hour, time.Minute })
 		f.Cleanup(wire.Heal)
 		o := newOrigin(f)
-		all := []*pending[string]{fetch(f, f.Context(), g, "under a permit", o.load)}
-		run := []*loading{o.next(f)}
+		first, l := begin(f, f.Context(), g, "under a permit", o, o.load)
+		run := []*loading{l}
 		f.goAway(g, wire)
 		began := time.Now()
 		for i := range keys {
-			all = append(all, fetch(f, f.Context(), g, fmt.Sprint(i), o.load))
+			fetch(f, f.Context(), g, fmt.Sprint(i), o.load)
 		}
 		for range most - 1 {
 			run = append(run, o.next(f))
 		}
 		redistest.AtMost(f, time.Since(began), 300*time.Millisecond, "the loads began after %v")
 		o.wantNoLoad(f)
+		var later []*pending[string]
+		for range 5 {
+			later = append(later, fetch(f, f.Context(), g, "later", o.load))
+			time.Sleep(time.Second)
+		}
 		time.Sleep(time.Minute) // LoadTimeout: the loaders have not returned
-		all[0].Failed()
+		first.Failed()
 		o.wantNoLoad(f)
-		for ended := range len(all) {
+		for ended := range loads {
 			run[ended].returns("v")
-			if len(run) < len(all) {
+			if len(run) < loads {
 				run = append(run, o.next(f))
 				o.wantNoLoad(f)
 			}
+		}
+		for _, p := range later {
+			p.wantValue("v")
 		}
 	})
 }
@@ -184,27 +187,6 @@ func TestRevokedLoadFreesItsSlot(t *testing.T) {
 		third.Got()
 		o.next(f).returns("v")
 		fourth.Got()
-	})
-}
-
-// All callers may join a load that waits for its slot.
-func TestLoadThatWaitsForItsSlotIsOpenToAll(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, wire := f.open(locally, maxLoads(1))
-		o := newOrigin(f)
-		f.goAway(g, wire)
-		first, l := begin(f, f.Context(), g, "x", o, o.load)
-		var all []*pending[string]
-		for range 5 {
-			all = append(all, fetch(f, f.Context(), g, "y", o.load))
-			time.Sleep(time.Second)
-		}
-		l.returns("X")
-		first.Got()
-		o.next(f).returns("Y")
-		for _, p := range all {
-			p.wantValue("Y")
-		}
 	})
 }
 
@@ -277,24 +259,42 @@ func TestCallerThatCannotLookAgain(t *testing.T) {
 	})
 }
 
-// Under LoadLocally, a wait for a permit or for the load of another process ends when Redis goes
-// away. Under Fail, such a wait outlasts a short outage.
+// Under LoadLocally, a wait for a permit or for the load of another process ends when Redis goes away. Under Fail, such a
+// wait outlasts a short outage. A breaker that opens by mistake ends no wait: the probe is answered.
 func TestWaitsWhenRedisGoesAway(t *testing.T) {
-	for policy, quick := range map[singleflight.Policy]bool{singleflight.LoadLocally: true, singleflight.Fail: false} {
+	for how, c := range map[string]struct {
+		policy singleflight.Policy
+		away   func(f *fixture, g *singleflight.Group[string], w *harness.Wire)
+		quick  bool
+	}{
+		"locally": {singleflight.LoadLocally, (*fixture).goAway, true},
+		"fail":    {singleflight.Fail, (*fixture).goAway, false},
+		"locally, false alarm": {singleflight.LoadLocally, func(f *fixture, g *singleflight.Group[string], w *harness.Wire) {
+			refused := false
+			w.Fail(func(name string) error {
+				if name == "get" && !refused {
+					refused = true
+					return harness.ErrRefused
+				}
+				return nil
+			})
+			redistest.WantErr(f, peekErr(f.Context(), g, "k"), harness.ErrRefused)
+		}, false},
+	} {
 		for what, key := range map[string]string{"a permit": "l", "a load": "k"} {
-			subBubble(t, fmt.Sprint(what, ", loads locally: ", quick), func(f *fixture) {
+			subBubble(t, how+", "+what, func(f *fixture) {
 				bound := maxLoads(1)
 				if what == "a load" {
 					bound = nil
 				}
-				g, wire := f.open(bound, func(c *singleflight.Config[string]) { c.OnUnavailable = policy })
+				g, wire := f.open(bound, func(cfg *singleflight.Config[string]) { cfg.OnUnavailable = c.policy })
 				other, _ := f.open(bound)
 				o, held := newOrigin(f), newOrigin(f)
 				first, l := begin(f, f.Context(), other, "k", held, held.load)
 				waits := fetch(f, f.Context(), g, key, o.load)
 				began := time.Now()
-				f.goAway(g, wire)
-				if quick {
+				c.away(f, g, wire)
+				if c.quick {
 					o.next(f).returns("local")
 					redistest.AtMost(f, time.Since(began), 200*time.Millisecond, "it waited for %v")
 					waits.want("local", singleflight.Loaded)
@@ -303,7 +303,7 @@ func TestWaitsWhenRedisGoesAway(t *testing.T) {
 				wire.Heal()
 				l.returns("v")
 				first.Got()
-				if !quick {
+				if !c.quick {
 					if what == "a permit" {
 						o.next(f).returns("v")
 					}
@@ -312,27 +312,4 @@ func TestWaitsWhenRedisGoesAway(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A breaker that opens by mistake ends no wait: the probe is answered.
-func TestFalseAlarmEndsNoWait(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, other, wire := f.two(locally)
-		first, l, _ := f.loading(other, "k")
-		waits := fetch(f, f.Context(), g, "k", never(f))
-		refused := false
-		wire.Fail(func(name string) error {
-			if name == "get" && !refused {
-				refused = true
-				return harness.ErrRefused
-			}
-			return nil
-		})
-		_, _, err := g.Peek(f.Context(), "k")
-		redistest.CheckNow(f, err != nil, "the call was not refused")
-		time.Sleep(time.Second)
-		l.returns("v")
-		first.Got()
-		waits.want("v", singleflight.Shared)
-	})
 }

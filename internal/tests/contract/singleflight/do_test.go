@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/internal/envelope"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/singleflight"
@@ -47,36 +48,47 @@ func TestOneLoadInTheFleet(t *testing.T) {
 	})
 }
 
-// Each Source, with the age that comes with it.
-func TestSourceAndAge(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		mod := func(c *singleflight.Config[string]) { c.TTL, c.StaleFor, c.Jitter = 10*time.Second, time.Minute, -1 }
-		g, other, _ := f.two(mod)
-		o := newOrigin(f)
-		want := func(p *pending[string], value string, source singleflight.Source, age time.Duration) {
-			f.Helper()
-			r := p.Got()
-			redistest.CheckNow(f, r.Value == value && r.Source == source && r.Age == age, "%+v, want %q, %v, %v old", r, value, source, age)
-		}
-		first, l := begin(f, f.Context(), g, "k", o, o.load)
-		joins, waits := fetch(f, f.Context(), g, "k", never(f)), fetch(f, f.Context(), other, "k", never(f))
-		time.Sleep(time.Second)
-		l.returns("1")
-		want(first, "1", singleflight.Loaded, 0)
-		want(joins, "1", singleflight.Shared, 0)
-		want(waits, "1", singleflight.Shared, 0)
-		time.Sleep(4 * time.Second)
-		want(fetch(f, f.Context(), other, "k", never(f)), "1", singleflight.Cached, 4*time.Second)
-		time.Sleep(6 * time.Second) // by now its TTL is over
-		want(fetch(f, f.Context(), other, "k", o.load), "1", singleflight.Stale, 10*time.Second)
-		time.Sleep(time.Second)
-		want(fetch(f, f.Context(), g, "k", never(f)), "1", singleflight.Stale, 11*time.Second)
-		o.next(f).returns("2")
-		time.Sleep(time.Second)
-		want(fetch(f, f.Context(), g, "k", never(f)), "2", singleflight.Cached, time.Second)
-		redistest.Expect(f, g.Stats(), (singleflight.Stats{Hits: 1, Stale: 1, Loaded: 1, Shared: 1, Loads: 1}), "%+v")
-		redistest.Expect(f, other.Stats(), (singleflight.Stats{Hits: 1, Stale: 1, Shared: 1, Loads: 1, Refreshes: 1}), "%+v")
-	})
+// Each Source, with the age that comes with it. Entries bear the server's time, and ages are told by it: whatever the
+// clocks of the processes say.
+func TestAgesAreByTheServersClock(t *testing.T) {
+	for _, off := range []time.Duration{time.Hour, -time.Hour} {
+		subBubble(t, off.String(), func(f *fixture) {
+			pass := func(d time.Duration) {
+				time.Sleep(d)
+				f.Server.SetTime(time.Now().Add(off))
+			}
+			pass(0)
+			mod := func(c *singleflight.Config[string]) { c.TTL, c.StaleFor, c.Jitter = 10*time.Second, time.Minute, -1 }
+			g, other, _ := f.two(mod)
+			o := newOrigin(f)
+			want := func(p *pending[string], value string, source singleflight.Source, age time.Duration) {
+				f.Helper()
+				r := p.Got()
+				redistest.CheckNow(f, r.Value == value && r.Source == source && r.Age == age, "%+v, want %q, %v, %v old", r, value, source, age)
+			}
+			first, l := begin(f, f.Context(), g, "k", o, o.load)
+			joins, waits := fetch(f, f.Context(), g, "k", never(f)), fetch(f, f.Context(), other, "k", never(f))
+			pass(time.Second)
+			l.returns("1")
+			want(first, "1", singleflight.Loaded, 0)
+			want(joins, "1", singleflight.Shared, 0)
+			want(waits, "1", singleflight.Shared, 0)
+			e, err := envelope.Decode(f.RDB.Get(f.Context(), f.Part("k", "value")).Val())
+			redistest.Check(f, err == nil && e.Published == time.Now().Add(off).UnixMicro(), "published at %v, %v", time.UnixMicro(e.Published), err)
+			pass(4 * time.Second)
+			want(fetch(f, f.Context(), mustOpen(f, mod), "k", never(f)), "1", singleflight.Cached, 4*time.Second)
+			want(fetch(f, f.Context(), other, "k", never(f)), "1", singleflight.Cached, 4*time.Second)
+			pass(6 * time.Second) // by now its TTL is over
+			want(fetch(f, f.Context(), other, "k", o.load), "1", singleflight.Stale, 10*time.Second)
+			pass(time.Second)
+			want(fetch(f, f.Context(), g, "k", never(f)), "1", singleflight.Stale, 11*time.Second)
+			o.next(f).returns("2")
+			time.Sleep(time.Second) // the age is by the last reply, and the time since
+			want(fetch(f, f.Context(), g, "k", never(f)), "2", singleflight.Cached, time.Second)
+			redistest.Expect(f, g.Stats(), (singleflight.Stats{Hits: 1, Stale: 1, Loaded: 1, Shared: 1, Loads: 1}), "%+v")
+			redistest.Expect(f, other.Stats(), (singleflight.Stats{Hits: 1, Stale: 1, Shared: 1, Loads: 1, Refreshes: 1}), "%+v")
+		})
+	}
 }
 
 // What a caller does to its value shows in no other's, nor in the cache.
@@ -113,37 +125,6 @@ func ownValues[T any](f *fixture, key string, fresh func() T, spoil func(T)) {
 		redistest.CheckNow(f, reflect.DeepEqual(r.Value, fresh()), "a caller got another's %v (%v)", r.Value, r.Source)
 		spoil(r.Value)
 	}
-}
-
-// A hit is one GET; a cold miss is three round trips for the process that loads. One that waits needs two and the
-// subscription, behind which it asks once whether it missed a message; for a large value one more.
-func TestRoundTrips(t *testing.T) {
-	each(t, func(f *fixture) {
-		f.teach()
-		for key, c := range map[string]struct {
-			value string
-			gets  int // of the one that waits
-		}{"small": {"v", 1}, "large": {strings.Repeat("large", 1000), 2}} {
-			g, wire := f.open(plain)
-			other, others := f.open(plain)
-			peek(f, g, key) // so that the clock of its server is known
-			peek(f, other, key)
-			o := newOrigin(f)
-			trips, waits := wire.TripCounter(), others.TripCounter()
-			first, l := begin(f, f.Context(), g, key, o, o.load)
-			second := fetch(f, f.Context(), other, key, never(f))
-			redistest.Eventually(f, "the subscription", func() bool { return others.Answered("load ask") == 1 })
-			l.returns(c.value)
-			first.Got()
-			redistest.Expect(f, trips(), harness.TripCount{Gets: 1, Scripts: 2}, "a miss costs %+v")
-			redistest.Expect(f, second.Got().Value, c.value, "another value")
-			redistest.Expect(f, waits(), harness.TripCount{Gets: c.gets, Scripts: 2}, "waiting costs %+v")
-			fetch(f, f.Context(), other, key, never(f)).Got()
-			redistest.Expect(f, waits(), harness.TripCount{Gets: 1}, "a hit costs %+v")
-			redistest.WantErr(f, g.Invalidate(f.Context(), key))
-			redistest.Expect(f, trips(), harness.TripCount{Scripts: 1}, "an invalidation costs %+v")
-		}
-	})
 }
 
 // batches is an origin of several keys: it notes what it was called for.
@@ -234,7 +215,8 @@ func keysError(t testing.TB, err error, keys ...string) map[string]error {
 	return failed.ByKey
 }
 
-// What load leaves out is ErrNotFound, or its error if it returns one; what was found comes all the same.
+// What load leaves out is ErrNotFound, or its error if it returns one; what was found comes all the same. The text of the
+// error has those of ten keys, in their order.
 func TestDoManyPartial(t *testing.T) {
 	some(t, func(f *fixture) {
 		g, _ := f.open()
@@ -254,6 +236,9 @@ func TestDoManyPartial(t *testing.T) {
 		wantStored(f, g, "b", "B")
 		s := g.Stats()
 		redistest.Check(f, s.Errors == 3 && s.Loaded == 3 && s.Hits == 1, "%+v", s)
+		_, err = g.DoMany(f.Context(), strings.Split("MLKJIHGFEDCB", ""), func(context.Context, []string) (map[string]string, error) { return nil, nil })
+		lines := strings.Split(err.Error(), "\n")
+		redistest.Check(f, len(lines) == 11 && strings.HasSuffix(lines[0], "/B: not found") && lines[10] == "and 2 more keys", "%q", lines)
 	})
 }
 
@@ -295,11 +280,35 @@ func TestDoManyCrossedCallsEnd(t *testing.T) {
 	})
 }
 
-// However many keys: one pipeline of GETs, one of scripts to take the leases, one
-// to publish; in a Cluster one for each node.
-func TestDoManyRoundTrips(t *testing.T) {
+// A hit is one GET; a cold miss is three round trips for the process that loads. One that waits needs two and the
+// subscription, behind which it asks once whether it missed a message; for a large value one more. However many keys, it
+// is one pipeline of GETs, one of scripts to take the leases, and one to publish; in a Cluster one for each node.
+func TestDoAndDoManyRoundTrips(t *testing.T) {
 	each(t, func(f *fixture) {
 		f.teach()
+		for key, c := range map[string]struct {
+			value string
+			gets  int // of the one that waits
+		}{"small": {"v", 1}, "large": {strings.Repeat("large", 1000), 2}} {
+			g, wire := f.open(plain)
+			other, others := f.open(plain)
+			peek(f, g, key) // so that the clock of its server is known
+			peek(f, other, key)
+			o := newOrigin(f)
+			trips, waits := wire.TripCounter(), others.TripCounter()
+			first, l := begin(f, f.Context(), g, key, o, o.load)
+			second := fetch(f, f.Context(), other, key, never(f))
+			redistest.Eventually(f, "the subscription", func() bool { return others.Answered("load ask") == 1 })
+			l.returns(c.value)
+			first.Got()
+			redistest.Expect(f, trips(), harness.TripCount{Gets: 1, Scripts: 2}, "a miss costs %+v")
+			redistest.Expect(f, second.Got().Value, c.value, "another value")
+			redistest.Expect(f, waits(), harness.TripCount{Gets: c.gets, Scripts: 2}, "waiting costs %+v")
+			fetch(f, f.Context(), other, key, never(f)).Got()
+			redistest.Expect(f, waits(), harness.TripCount{Gets: 1}, "a hit costs %+v")
+			redistest.WantErr(f, g.Invalidate(f.Context(), key))
+			redistest.Expect(f, trips(), harness.TripCount{Scripts: 1}, "an invalidation costs %+v")
+		}
 		nodes := 1
 		if _, isCluster := f.RDB.(*redis.ClusterClient); isCluster {
 			nodes = 3

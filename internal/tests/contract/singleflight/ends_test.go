@@ -27,45 +27,32 @@ func (f *fixture) freed(key string) bool {
 
 type ctxKey struct{}
 
-// A load's ctx has the first caller's values, and neither its deadline nor its end.
-func TestLoadersCtxHasValuesAndNoDeadline(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, _ := f.open()
-		o := newOrigin(f)
-		ctx, cancel := context.WithTimeout(context.WithValue(f.Context(), ctxKey{}, "first"), time.Minute)
-		defer cancel()
-		fetch(f, ctx, g, "k", o.load)
-		second := fetch(f, context.WithValue(f.Context(), ctxKey{}, "second"), g, "k", o.load)
-		l := o.next(f)
-		_, bounded := l.ctx.Deadline()
-		redistest.Check(f, !bounded && l.ctx.Value(ctxKey{}) == "first", "deadline %v, value %v", bounded, l.ctx.Value(ctxKey{}))
-		cancel()
-		synctest.Wait()
-		time.Sleep(time.Minute)
-		redistest.Check(f, !l.over(), "the load ended with its caller: %v", context.Cause(l.ctx))
-		l.returns("v")
-		second.Got()
-		synctest.Wait()
-		redistest.Check(f, l.over(), "the load's ctx goes on after the load")
-	})
-}
-
-// Where nobody waits any more, the load ends at once, and its lease is free;
-// where the last one leaves another process, within a third of the lease.
+// A load's ctx has the first caller's values, and neither its deadline nor its end. Where nobody waits any more, the
+// load ends at once, and its lease is free; where the last one leaves another process, within a third of the lease.
 func TestLoadEndsWithItsLastWaiter(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, other, _ := f.two()
 		o := newOrigin(f)
-		ctx, cancel := context.WithCancel(f.Context())
+		ctx, cancel := context.WithTimeout(context.WithValue(f.Context(), ctxKey{}, "first"), time.Minute)
+		defer cancel()
+		here, leaveHere := context.WithCancel(context.WithValue(f.Context(), ctxKey{}, "second"))
 		first, l := begin(f, ctx, g, "k", o, o.obedient)
+		second := fetch(f, here, g, "k", never(f))
+		_, bounded := l.ctx.Deadline()
+		redistest.Check(f, !bounded && l.ctx.Value(ctxKey{}) == "first", "deadline %v, value %v", bounded, l.ctx.Value(ctxKey{}))
 		cancel()
 		first.Failed()
+		time.Sleep(time.Minute)
+		redistest.Check(f, !l.over(), "the load ended with its caller: %v", context.Cause(l.ctx))
+		leaveHere()
+		second.Failed()
 		synctest.Wait()
 		redistest.CheckNow(f, l.over() && f.freed("k"), "the load goes on: ctx ended %v, lease freed %v", l.over(), f.freed("k"))
 		cause := context.Cause(l.ctx)
 		redistest.Check(f, !errors.Is(cause, leasehold.ErrLost) && !errors.Is(cause, leasehold.ErrClosed), "ended with %v", cause)
 
 		ctx, cancel = context.WithCancel(f.Context())
+		defer cancel()
 		there, leave := context.WithCancel(f.Context())
 		defer leave()
 		_, l = begin(f, ctx, g, "k", o, o.obedient)
@@ -78,7 +65,10 @@ func TestLoadEndsWithItsLastWaiter(t *testing.T) {
 		synctest.Wait()
 		redistest.CheckNow(f, l.over() && f.freed("k"), "a third of the lease later: ctx ended %v, lease freed %v", l.over(), f.freed("k"))
 		wantIdle(f, g, "k") // what we ended is nobody's failure
-		fetch(f, f.Context(), other, "k", gives("v")).want("v", singleflight.Loaded)
+		last, l := begin(f, f.Context(), other, "k", o, o.load)
+		l.returns("v")
+		last.want("v", singleflight.Loaded)
+		redistest.Check(f, l.over(), "the load's ctx goes on after the load")
 	})
 }
 

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
@@ -18,11 +17,15 @@ import (
 )
 
 // In its own process a loader's error is itself; elsewhere its text crosses. ErrNotFound is ErrNotFound everywhere,
-// whatever wraps it. A loader that returns the panic of another one has not panicked.
+// whatever wraps it, and sentinels of Config.Errors are found in every process that shares a failure. A loader that
+// returns the panic of another one has not panicked.
 func TestErrorsAcrossProcesses(t *testing.T) {
 	each(t, func(f *fixture) {
-		g, other, _ := f.two()
-		for key, cause := range map[string]error{"boom": errBoom, "nothing": singleflight.ErrNotFound, "panicked": singleflight.ErrLoaderPanicked} {
+		gone, broken := errors.New("sql: no rows"), errors.New("broken")
+		g, other, _ := f.two(func(c *singleflight.Config[string]) { c.Errors, c.ErrorTTL = []error{gone, broken}, time.Minute })
+		for key, cause := range map[string]error{
+			"boom": errBoom, "nothing": singleflight.ErrNotFound, "panicked": singleflight.ErrLoaderPanicked, "gone": gone,
+		} {
 			first, l, _ := f.loading(g, key)
 			waits := fetch(f, f.Context(), other, key, never(f))
 			redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
@@ -31,45 +34,14 @@ func TestErrorsAcrossProcesses(t *testing.T) {
 			err := waits.Failed()
 			if key == "nothing" {
 				redistest.WantErr(f, err, cause)
-				fetch(f, f.Context(), other, key, gives("v")).want("v", singleflight.Loaded)
 				continue
 			}
 			var remote *singleflight.RemoteError
 			redistest.Check(f, errors.As(err, &remote) && remote.Text == "lookup: "+cause.Error() && remote.Error() == remote.Text, "%v", err)
 			redistest.WantText(f, err, "leasehold: singleflight: fetch "+f.Family+"/"+key+": lookup: "+cause.Error())
-			redistest.WantNot(f, err, cause, singleflight.ErrNotFound, singleflight.ErrLoadTimeout, singleflight.ErrLoaderPanicked)
-		}
-	})
-}
-
-// What crosses of an error is at most 4 KiB, in whole characters; a panic's text too.
-func TestLongErrorsAreCut(t *testing.T) {
-	some(t, func(f *fixture) {
-		g, other, _ := f.two()
-		for name, text := range map[string]string{
-			"just": strings.Repeat("x", 4096), "long": strings.Repeat("x", 100_000), "cut": "xx" + strings.Repeat("€", 5000),
-			"bytes": "\xff\x00", "many bytes": strings.Repeat("\xffx", 5000),
-		} {
-			for _, panics := range []bool{false, true} {
-				key := fmt.Sprint(name, panics)
-				first, l, _ := f.loading(g, key)
-				waits := fetch(f, f.Context(), other, key, never(f))
-				redistest.Eventually(f, "the other", func() bool { return f.Queued(key) == 1 })
-				if panics {
-					l.does(func() { panic(text) })
-					redistest.Get(f, "the panic", first.Done)
-				} else {
-					l.fails(errors.New(text))
-					redistest.WantText(f, first.Failed(), text) // where it is at home it is whole
-				}
-				var remote *singleflight.RemoteError
-				err := waits.Failed()
-				redistest.CheckNow(f, errors.As(err, &remote), "%s: %.100v", key, err)
-				redistest.Check(f, utf8.ValidString(remote.Text) && len(remote.Text) <= 4096 && len(remote.Text) >= min(len(text), 2000),
-					"%s: %d bytes, %.20q…", key, len(remote.Text), remote.Text)
-				crossed := strings.TrimPrefix(remote.Text, "the loader panicked: ")
-				redistest.Check(f, !utf8.ValidString(text) || strings.HasPrefix(text, crossed), "%s: %.40q… is no part of it", key, remote.Text)
-			}
+			redistest.Check(f, errors.Is(err, cause) == (key == "gone"), "%v matches %v", err, cause)
+			redistest.WantNot(f, err, broken, singleflight.ErrNotFound, singleflight.ErrLoadTimeout, singleflight.ErrLoaderPanicked)
+			redistest.Expect(f, inspect(f, other, key).Failure, remote.Text, "Failure is %v")
 		}
 	})
 }
@@ -198,8 +170,8 @@ func TestCtxEndsWhereverACallIs(t *testing.T) {
 	}
 }
 
-// The text of a loader's error is that of its first use, and is cut for other processes. A text that never comes makes
-// a load that takes too long.
+// The text of a loader's error is that of its first use, and is cut for other processes, as that of a panic is. A text
+// that never comes makes a load that takes too long.
 func TestErrorWhoseTextChanges(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, other, _ := f.two(func(c *singleflight.Config[string]) { c.LoadTimeout = time.Second })
@@ -212,28 +184,16 @@ func TestErrorWhoseTextChanges(t *testing.T) {
 		}
 		redistest.Expect(f, uses, 1, "its text was asked for %d times")
 		redistest.WantErr(f, first.Err, changing)
-		redistest.AtMost(f, len(waits.Err.Error()), 5000, "%d bytes reached another process")
+		redistest.AtLeast(f, len(first.Err.Error()), changing.long, "%d bytes are left where it is at home")
+		redistest.Between(f, len(waits.Err.Error()), 4096, 5000, "%d bytes reached another process")
+		_, _, waits = together(f, g, other, "k", func() (string, error) { panic(strings.Repeat("x", 1<<20)) })
+		redistest.Between(f, len(waits.Failed().Error()), 4096, 5000, "%d bytes of a panic reached another process")
 		over := make(chan struct{})
 		defer close(over)
 		first, joins, waits = together(f, g, other, "k", func() (string, error) { return "", &hostileError{text: func() { <-over }} })
 		for _, p := range []*pending[string]{first, joins, waits} {
 			redistest.WantErr(f, p.Failed(), singleflight.ErrLoadTimeout)
 		}
-	})
-}
-
-// Sentinels of Config.Errors are found in every process that shares a failure.
-func TestSentinelsCross(t *testing.T) {
-	some(t, func(f *fixture) {
-		gone, broken := errors.New("sql: no rows"), errors.New("broken")
-		mod := func(c *singleflight.Config[string]) { c.Errors, c.ErrorTTL = []error{gone, broken}, time.Minute }
-		g, other, _ := f.two(mod)
-		redistest.WantErr(f, fetch(f, f.Context(), g, "k", fails(fmt.Errorf("user 7: %w", gone))).Failed(), gone)
-		err := fetch(f, f.Context(), other, "k", never(f)).Failed()
-		redistest.WantErr(f, err, gone, redistest.Not(broken), redistest.Says("user 7: sql: no rows"))
-		remote, ok := errors.AsType[*singleflight.RemoteError](err)
-		redistest.Check(f, ok && remote.Text == "user 7: sql: no rows", "%+v", remote)
-		redistest.Expect(f, inspect(f, other, "k").Failure, "user 7: sql: no rows", "Failure is %v")
 	})
 }
 
@@ -259,13 +219,3 @@ func TestHostileSentinels(t *testing.T) {
 type uncomparable []string
 
 func (uncomparable) Error() string { return "uncomparable" }
-
-// The text of a KeysError has ten errors, in the order of their keys.
-func TestTextOfManyKeys(t *testing.T) {
-	byKey := map[string]error{}
-	for i := range 12 {
-		byKey[string(rune('a'+i))] = fmt.Errorf("error %d", i)
-	}
-	text := (&singleflight.KeysError{ByKey: byKey}).Error()
-	redistest.Check(t, strings.HasPrefix(text, "error 0\nerror 1\n") && strings.HasSuffix(text, "error 9\nand 2 more keys"), "%s", text)
-}

@@ -32,8 +32,12 @@ func each(t *testing.T, fn func(f *fixture))   { in(t, harness.Each, fn) }
 func some(t *testing.T, fn func(f *fixture))   { in(t, harness.Some, fn) }
 func bubble(t *testing.T, fn func(f *fixture)) { in(t, harness.Bubble, fn) }
 
+// withProxy runs fn with a proxy before a server that knows all scripts, so that none is sent twice.
 func withProxy(t *testing.T, fn func(f *fixture, p *redistest.Proxy)) {
-	in(t, harness.Single, func(f *fixture) { fn(f, redistest.NewProxy(f.T, f.Addr)) })
+	in(t, harness.Single, func(f *fixture) {
+		f.teach()
+		fn(f, redistest.NewProxy(f.T, f.Addr))
+	})
 }
 
 func in(t *testing.T, where func(*testing.T, string, func(*harness.Fixture)), fn func(f *fixture)) {
@@ -106,12 +110,8 @@ func openOn[T any](f *fixture, rdb redis.UniversalClient, mod ...func(*singlefli
 func (f *fixture) teach() {
 	f.Helper()
 	f.OnEach(func(ctx context.Context, node redis.Cmdable) error {
-		for _, s := range []string{
-			luascripts.LoadsEnter(), luascripts.LoadsAsk(), luascripts.LoadsLeave(), luascripts.LoadsRenew(), luascripts.LoadsPublish(),
-			luascripts.LoadsInvalidate(), luascripts.LoadsPut(), luascripts.LoadsInspect(),
-			luascripts.LoadsNearRead(), luascripts.LoadsNearTell(), luascripts.LoadsNearLeave(),
-		} {
-			if err := node.ScriptLoad(ctx, s).Err(); err != nil {
+		for _, name := range luascripts.Names() {
+			if err := node.ScriptLoad(ctx, luascripts.Whole(name)).Err(); err != nil {
 				return err
 			}
 		}

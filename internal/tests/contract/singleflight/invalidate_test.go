@@ -2,7 +2,6 @@ package singleflight
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -19,28 +18,10 @@ import (
 	"github.com/leasehold-go/leasehold/singleflight"
 )
 
-// A value that may not be stored ends what was cached, and Put says so.
-func TestPutThatIsNotStored(t *testing.T) {
-	some(t, func(f *fixture) {
-		g, _ := f.open(func(c *singleflight.Config[string]) {
-			c.MaxValueBytes = 100
-			c.TTLFor = func(_, v string) time.Duration { return map[string]time.Duration{"secret": -1}[v] }
-		})
-		for _, v := range []string{"secret", strings.Repeat("large", 100)} {
-			redistest.WantErr(f, g.Put(f.Context(), "k", "there"))
-			err := g.Put(f.Context(), "k", v)
-			redistest.WantErr(f, err, singleflight.ErrNotStored)
-			redistest.Check(f, errors.Is(err, singleflight.ErrTooLarge) == (v != "secret"), "%v", err)
-			wantNothing(f, g, "k")
-		}
-	})
-}
-
 // A Put may have run if its reply is lost. It is not sent again: its second run could undo a Put
 // that was answered in between.
 func TestPutWhoseReplyIsLost(t *testing.T) {
 	withProxy(t, func(f *fixture, p *redistest.Proxy) {
-		f.teach()
 		g := f.openVia(p)
 		other, _ := f.open()
 		puts := harness.Does("load put")
@@ -122,7 +103,6 @@ func TestNearNothingOldAfterAnInvalidation(t *testing.T) {
 // counts from before the near read was sent, so a reply that comes late makes it no longer.
 func TestNearWaitsForAReaderThatHearsNothing(t *testing.T) {
 	withProxy(t, func(f *fixture, p *redistest.Proxy) {
-		f.teach()
 		const lasts = 1500 * time.Millisecond
 		g, writer := f.openVia(p, nearFor(lasts)), mustOpen(f, nearFor(lasts))
 		put(f, writer, "k", "old")
@@ -147,7 +127,6 @@ func TestNearWaitsForAReaderThatHearsNothing(t *testing.T) {
 // ctx and Close end the wait at once, with an error.
 func TestNearSecondInvalidationWaitsToo(t *testing.T) {
 	withProxy(t, func(f *fixture, p *redistest.Proxy) {
-		f.teach()
 		plain, writer, closing := mustOpen(f), mustOpen(f, nearFor(hold)), mustOpen(f, nearFor(hold))
 		put(f, writer, "k", "old")
 		g := f.openVia(p, nearFor(hold))
@@ -213,7 +192,6 @@ func TestNearReadUnderWayDoesNotOutliveAnInvalidation(t *testing.T) {
 // A reader acknowledges after it has dropped the copy: the copy is gone when its message leaves the process.
 func TestNearDropsBeforeItAcknowledges(t *testing.T) {
 	withProxy(t, func(f *fixture, p *redistest.Proxy) {
-		f.teach()
 		g, writer := f.openVia(p, nearFor(hold)), mustOpen(f)
 		for range 5 {
 			put(f, writer, "k", "old")
@@ -231,7 +209,6 @@ func TestNearDropsBeforeItAcknowledges(t *testing.T) {
 // An acknowledgement that is lost is made up for: the reader is told again.
 func TestNearLostMessagesAreRepeated(t *testing.T) {
 	withProxy(t, func(f *fixture, p *redistest.Proxy) {
-		f.teach()
 		g, writer := f.openVia(p, nearFor(hold)), mustOpen(f, nearFor(hold))
 		put(f, writer, "own", "v")
 		warm(f, writer, "own", "v") // the writer listens, so no new subscription has the reader told again
@@ -252,7 +229,6 @@ func TestNearLostMessagesAreRepeated(t *testing.T) {
 // schema. The call for its schema finds it.
 func TestNearReadersOfAllSchemasAreFound(t *testing.T) {
 	withProxy(t, func(f *fixture, p *redistest.Proxy) {
-		f.teach()
 		schema := func(n uint32) config { return func(c *singleflight.Config[string]) { c.Schema = n } }
 		writer := f.openVia(p, schema(1))
 		g := mustOpen(f, schema(2), nearFor(hold))
@@ -272,7 +248,6 @@ func TestNearReadersOfAllSchemasAreFound(t *testing.T) {
 // The own copy of the caller goes also if the call fails, since it may have run.
 func TestNearOwnCopyGoesWithAFailedInvalidation(t *testing.T) {
 	withProxy(t, func(f *fixture, p *redistest.Proxy) {
-		f.teach()
 		g := f.openVia(p, nearFor(hold))
 		put(f, g, "k", "old")
 		warm(f, g, "k", "old")
@@ -356,7 +331,6 @@ func TestNearCopiesGoWhenTheSubscriptionComesBack(t *testing.T) {
 	for name, listens := range map[string]bool{"opened for the copy": false, "open before the copy": true} {
 		t.Run(name, func(t *testing.T) {
 			withProxy(t, func(f *fixture, p *redistest.Proxy) {
-				f.teach()
 				g := f.openVia(p, nearFor(hold))
 				if listens {
 					reader := mustOpen(f, nearFor(hold))

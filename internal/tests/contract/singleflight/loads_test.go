@@ -124,25 +124,6 @@ func TestDoManyTakesOnePermit(t *testing.T) {
 	})
 }
 
-// Where no permit can be had since Redis doesn't answer: ErrUnavailable, or under
-// LoadLocally the load. The lease is given back.
-func TestNoPermitForWantOfRedis(t *testing.T) {
-	for what, policy := range map[string]singleflight.Policy{"fail": singleflight.Fail, "load locally": singleflight.LoadLocally} {
-		subBubble(t, what, func(f *fixture) {
-			g, wire := f.open(maxLoads(1), func(c *singleflight.Config[string]) { c.OnUnavailable = policy })
-			wire.CutOff("enter")
-			p := fetch(f, f.Context(), g, "k", gives("v"))
-			if policy == singleflight.Fail {
-				redistest.WantErr(f, p.Failed(), leasehold.ErrUnavailable, harness.ErrCut)
-			} else {
-				p.want("v", singleflight.Loaded)
-			}
-			synctest.Wait()
-			redistest.Check(f, f.freed("k"), "the lease is held yet")
-		})
-	}
-}
-
 // A revoked load's ctx ends with the reason, another process loads at once, under the permit of MaxLoads that is free
 // again, and the late result goes to its own caller and is not stored.
 func TestRevokeOfALoad(t *testing.T) {
@@ -179,7 +160,6 @@ func TestRevokeOfALoad(t *testing.T) {
 // A load that is revoked before its process knows of it has not run: its caller asks anew.
 func TestRevokeOfALoadWhoseReplyIsLost(t *testing.T) {
 	withProxy(t, func(f *fixture, p *redistest.Proxy) {
-		f.teach()
 		operator, _ := f.open()
 		g, o := f.openVia(p), newOrigin(f)
 		lost := p.HoldReply(harness.Does("load enter"), 1)

@@ -27,7 +27,8 @@ func (o *origin) wantNoLoad(f *fixture) {
 }
 
 // LoadLocally: a caller that begins after another process' Invalidate has returned gets nothing that was loaded before.
-// Callers that come during a local load share the next one, or its failure. Nothing is stored.
+// Callers that come during a local load share the next one, or its failure. Nothing is stored. A caller that can ask
+// Redis again joins no local load.
 func TestCallersDuringALocalLoadShareTheNextOne(t *testing.T) {
 	for what, cut := range withoutRedis {
 		subBubble(t, what, func(f *fixture) {
@@ -60,10 +61,16 @@ func TestCallersDuringALocalLoadShareTheNextOne(t *testing.T) {
 			o.next(f).fails(errBoom)
 			redistest.WantErr(f, one.Failed(), errBoom)
 			redistest.WantErr(f, two.Failed(), errBoom)
-			redistest.Expect(f, o.loads.Load(), 4, "%d loads")
+			first, l = begin(f, f.Context(), g, "k", o, o.load)
+			redistest.Expect(f, o.loads.Load(), 5, "%d loads")
+			settleAway()
 			wire.Heal()
 			wantNothing(f, g, "k")
-			fetch(f, f.Context(), g, "k", gives("back")).wantValue("back")
+			redistest.WantErr(f, other.Invalidate(f.Context(), "k"))
+			after := fetch(f, f.Context(), g, "k", gives("back"))
+			l.returns("old")
+			first.wantValue("old")
+			after.wantValue("back")
 		})
 	}
 }
@@ -182,26 +189,6 @@ func TestLocalLoadEnds(t *testing.T) {
 		redistest.WantErr(f, later.Failed(), leasehold.ErrClosed)
 		redistest.Check(f, l.over(), "the load goes on after Close")
 	})
-}
-
-// A load without a lease, since Redis could not be asked, is not joined by a
-// caller that could ask Redis: it may have been invalidated before that one came.
-func TestLocalLoadIsNotJoinedByACallerThatReachesRedis(t *testing.T) {
-	for what, cut := range withoutRedis {
-		subBubble(t, what, func(f *fixture) {
-			g, other, wire := f.two(locally)
-			o := newOrigin(f)
-			fetch(f, f.Context(), g, "warm", gives("v")).Got()
-			cut(wire)
-			first, l := begin(f, f.Context(), g, "k", o, o.load)
-			wire.Heal()
-			redistest.WantErr(f, other.Invalidate(f.Context(), "k"))
-			after := fetch(f, f.Context(), g, "k", gives("new"))
-			l.returns("old")
-			first.Got()
-			after.wantValue("new")
-		})
-	}
 }
 
 // LoadLocally: a refresh that nobody waits for does without where Redis can't be asked: its result would reach nobody.

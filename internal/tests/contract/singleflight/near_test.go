@@ -200,39 +200,30 @@ func TestNearValuesSurviveAnOutage(t *testing.T) {
 	})
 }
 
-// Under LoadLocally a copy in memory is served only if the local load fails.
-func TestNearCopyIsTheLastResortOfLoadLocally(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, wire := f.open(nearFor(time.Second), func(c *singleflight.Config[string]) {
-			c.StaleIfError, c.OnUnavailable = time.Minute, singleflight.LoadLocally
-		})
-		put(f, g, "k", "old")
-		warm(f, g, "k", "old")
-		time.Sleep(5 * time.Second)
-		wire.Refuse()
-		fetch(f, f.Context(), g, "k", fails(errors.New("no"))).want("old", singleflight.Stale)
-		fetch(f, f.Context(), g, "k", gives("loaded")).want("loaded", singleflight.Loaded)
-		redistest.WantErr(f, peekErr(f.Context(), g, "k"), leasehold.ErrUnavailable) // the copy was older than what a call got
-	})
-}
-
-// A value that was invalidated by this process, or seen to be gone, does not come back in an outage.
+// A value that was invalidated by this process, or seen to be gone, does not come back in an outage. Under LoadLocally a
+// copy in memory is served only if the local load fails.
 func TestNearDroppedCopyDoesNotComeBackInAnOutage(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		other := mustOpen(f)
-		for what, drop := range map[string]func(g *singleflight.Group[string]){
-			"invalidated here":      func(g *singleflight.Group[string]) { invalidate(f, g, "k") },
-			"invalidated elsewhere": func(*singleflight.Group[string]) { invalidate(f, other, "k") },
-			"seen to be gone": func(g *singleflight.Group[string]) {
+		for what, drop := range map[string]func(g *singleflight.Group[string], wire *harness.Wire){
+			"invalidated here":      func(g *singleflight.Group[string], _ *harness.Wire) { invalidate(f, g, "k") },
+			"invalidated elsewhere": func(*singleflight.Group[string], *harness.Wire) { invalidate(f, other, "k") },
+			"seen to be gone": func(g *singleflight.Group[string], _ *harness.Wire) {
 				time.Sleep(5 * time.Second)
 				invalidate(f, other, "k")
 				peek(f, g, "k")
 			},
+			"a newer one was loaded": func(g *singleflight.Group[string], wire *harness.Wire) {
+				time.Sleep(5 * time.Second)
+				wire.Refuse()
+				fetch(f, f.Context(), g, "k", fails(errBoom)).want("old", singleflight.Stale)
+				fetch(f, f.Context(), g, "k", gives("loaded")).want("loaded", singleflight.Loaded)
+			},
 		} {
-			g, wire := f.open(nearFor(time.Second), func(c *singleflight.Config[string]) { c.StaleIfError = time.Minute })
+			g, wire := f.open(nearFor(time.Second), locally, func(c *singleflight.Config[string]) { c.StaleIfError = time.Minute })
 			put(f, g, "k", "old")
 			warm(f, g, "k", "old")
-			drop(g)
+			drop(g, wire)
 			wire.Refuse()
 			r, _, err := g.Peek(f.Context(), "k")
 			redistest.Check(f, errors.Is(err, leasehold.ErrUnavailable), "%s: %+v, %v", what, r, err)

@@ -57,70 +57,50 @@ func TestStaleWhileOneRebuilds(t *testing.T) {
 	})
 }
 
-// A caller that was told that another rebuilds the value doesn't ask again for 100 ms. Nor does one that was told that
-// a failure is remembered, for as long as that is so at least.
+// A caller that was told that another rebuilds the value doesn't ask again for 100 ms, or until the lease of the other
+// ends. Nor does one that was told that a failure is remembered, for as long as that is so at least, nor one whose
+// refresh panicked, or got no permit of MaxLoads.
 func TestStaleRefreshIsNotAskedForAgainAtOnce(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		other, g, wire := f.two(staleFor, func(c *singleflight.Config[string]) { c.ErrorTTL = 10 * time.Second })
-		f.stalled(g, "k")
+		other, g, wire := f.two(staleFor, lease(time.Second), maxLoads(9), func(c *singleflight.Config[string]) { c.ErrorTTL = 10 * time.Second })
 		o := newOrigin(f)
-		fetch(f, f.Context(), g, "k", o.load).want("old", singleflight.Stale)
-		l := o.next(f)
-		for range 1000 {
-			fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale)
-			time.Sleep(time.Millisecond)
-		}
-		redistest.Between(f, wire.Sent("load enter"), 5, 11, "1000 stale answers within a second asked %d times")
-		l.fails(errBoom)
-		asked := wire.Sent("load enter")
-		for range 1000 {
-			fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale)
-			time.Sleep(time.Millisecond)
-		}
-		redistest.AtMost(f, wire.Sent("load enter")-asked, 11, "1000 stale answers beside a failure asked %d times")
-	})
-}
-
-// Nor is a refresh repeated at once that panics, or that gets no permit of MaxLoads.
-func TestStaleRefreshThatFailsIsNotRepeatedAtOnce(t *testing.T) {
-	for what, spoil := range map[string]func(f *fixture){
-		"the loader panics": func(*fixture) {},
-		"no permit":         func(f *fixture) { f.RDB.Set(f.Context(), f.Part("", "holders"), "of another type", 0) },
-	} {
-		subBubble(t, what, func(f *fixture) {
-			g, wire := f.open(staleFor, maxLoads(1))
-			f.stalled(g, "k")
-			spoil(f)
+		servedStale := func(key string, load loader) {
+			f.Helper()
 			asked := wire.Sent("load enter")
-			for range 200 {
-				fetch(f, f.Context(), g, "k", func(context.Context) (string, error) { panic("oh no") }).want("old", singleflight.Stale)
+			for range 1000 {
+				fetch(f, f.Context(), other, key, load).want("old", singleflight.Stale)
 				time.Sleep(time.Millisecond)
 			}
-			redistest.AtMost(f, wire.Sent("load enter")-asked, 3, "200 stale answers within 200 ms asked %d times")
-		})
-	}
-}
-
-// Where the holder is dead, its lease's end comes first: 100 ms are no longer than that.
-func TestStaleRefreshAfterTheLeaseEnds(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		g, other, wire := f.two(staleFor, lease(time.Second))
-		f.stalled(g, "k")
-		o := newOrigin(f)
-		fetch(f, f.Context(), g, "k", o.load).want("old", singleflight.Stale)
+			redistest.Between(f, wire.Sent("load enter")-asked, 5, 11, "1000 stale answers for "+key+" asked %d times")
+		}
+		f.stalled(g, "loaded elsewhere")
+		fetch(f, f.Context(), g, "loaded elsewhere", o.load).want("old", singleflight.Stale)
 		l := o.next(f)
-		wire.Cut()
+		servedStale("loaded elsewhere", never(f))
+		l.fails(errBoom)
+		servedStale("loaded elsewhere", never(f)) // the failure is remembered
+		f.stalled(g, "panics")
+		servedStale("panics", func(context.Context) (string, error) { panic("oh no") })
+		f.stalled(g, "dead")
+		dead, cut := f.open(staleFor, lease(time.Second))
+		fetch(f, f.Context(), dead, "dead", o.load).want("old", singleflight.Stale)
+		l = o.next(f)
+		cut.Cut()
 		time.Sleep(950 * time.Millisecond)
-		fetch(f, f.Context(), other, "k", never(f)).want("old", singleflight.Stale)
+		fetch(f, f.Context(), other, "dead", never(f)).want("old", singleflight.Stale)
 		time.Sleep(51 * time.Millisecond)
-		fetch(f, f.Context(), other, "k", gives("new")).want("old", singleflight.Stale)
-		fetch(f, f.Context(), other, "k", never(f)).want("new", singleflight.Cached)
+		fetch(f, f.Context(), other, "dead", gives("new")).want("old", singleflight.Stale)
+		fetch(f, f.Context(), other, "dead", never(f)).want("new", singleflight.Cached)
 		l.returns("too late")
+		f.stalled(g, "no permit")
+		f.RDB.Set(f.Context(), f.Part("", "holders"), "of another type", 0)
+		servedStale("no permit", never(f))
 	})
 }
 
-// Callers that left at SoftTimeout don't count as leaving: the load goes on, and its result is stored.
-func TestSoftTimeoutServesStale(t *testing.T) {
+// Callers that left at SoftTimeout don't count as leaving: the load goes on, and its result is stored. Stale never masks
+// ErrNotFound, also of a load in another process.
+func TestStaleAtSoftTimeout(t *testing.T) {
 	for what, mod := range map[string]config{"StaleFor": staleFor, "StaleIfError": staleIfError} {
 		subBubble(t, what, func(f *fixture) {
 			g, other, _ := f.two(mod, func(c *singleflight.Config[string]) { c.SoftTimeout = 3 * time.Second })
@@ -145,19 +125,10 @@ func TestSoftTimeoutServesStale(t *testing.T) {
 			l.returns("newer")
 			fresh.want("newer", singleflight.Loaded)
 			redistest.Expect(f, o.loads.Load(), 2, "%d loads")
-		})
-	}
-}
 
-// Stale never masks ErrNotFound, also of a load in another process.
-func TestStaleDoesNotMaskNotFound(t *testing.T) {
-	for what, mod := range map[string]config{"StaleFor": staleFor, "StaleIfError": staleIfError} {
-		subBubble(t, what, func(f *fixture) {
-			g, other, _ := f.two(mod, func(c *singleflight.Config[string]) { c.SoftTimeout = time.Second })
-			f.stalled(g, "k")
-			one, l, _ := f.loading(g, "k")
-			two := fetch(f, f.Context(), other, "k", never(f))
-			synctest.Wait()
+			time.Sleep(11 * time.Second)
+			one, l = begin(f, f.Context(), g, "k", o, o.load)
+			two = fetch(f, f.Context(), other, "k", never(f))
 			l.fails(singleflight.ErrNotFound)
 			redistest.WantErr(f, one.Failed(), singleflight.ErrNotFound)
 			redistest.WantErr(f, two.Failed(), singleflight.ErrNotFound)

@@ -104,7 +104,8 @@ func TestCallerThatDecodesNothingStoresNothing(t *testing.T) {
 	})
 }
 
-// Two schemas of a key have a value each: neither reads, overwrites or waits for the other's. Invalidate reaches both.
+// Two schemas of a key, and two versions of a type, have a value each: neither reads, overwrites or waits for the
+// other's. Invalidate reaches both.
 func TestSchemasSideBySide(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, _ := f.open(func(c *singleflight.Config[string]) { c.Schema = 1 })
@@ -125,6 +126,16 @@ func TestSchemasSideBySide(t *testing.T) {
 			fetch(f, f.Context(), g, "k", gives("1")).Got()
 		}
 		redistest.Expect(f, next.Stats().Undecodable, 0, "Undecodable is %v")
+		type a struct{ N int }
+		type b struct{ Name string }
+		ga, _ := openOf[a](f)
+		gb, _ := openOf[b](f)
+		for range 2 {
+			redistest.Gives(ga.Do(f.Context(), "v", func(context.Context) (a, error) { return a{1}, nil }))(f, a{1})
+			redistest.Gives(gb.Do(f.Context(), "v", func(context.Context) (b, error) { return b{"y"}, nil }))(f, b{"y"})
+		}
+		sa, sb := ga.Stats(), gb.Stats()
+		redistest.Check(f, sa.Loads == 1 && sb.Loads == 1 && sa.Undecodable+sb.Undecodable == 0, "%+v, %+v", sa, sb)
 	})
 }
 
@@ -243,40 +254,26 @@ func TestTooLargeValueStaysInItsProcess(t *testing.T) {
 	})
 }
 
-// A newer value that may not be stored ends the stale one that is: else that would
-// be served for as long as StaleFor says, and the newer one to nobody.
-func TestValueThatIsNotStoredEndsTheStaleOne(t *testing.T) {
+// A newer value that may not be stored ends the stale one that is there: else that would be served for as long as
+// StaleFor says, and the newer one to nobody. Put ends what is cached, too, and says that it stored nothing.
+func TestPutAndLoadOfWhatIsNotStored(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		g, _ := f.open(func(c *singleflight.Config[string]) {
 			c.TTL, c.StaleFor, c.MaxValueBytes = time.Second, time.Hour, 10
 			c.TTLFor = func(_, v string) time.Duration { return map[string]time.Duration{"new": -1}[v] }
 		})
 		for _, newer := range []string{"new", "is too large"} {
-			fetch(f, f.Context(), g, newer, gives("old")).Got()
+			put(f, g, newer, "old")
 			time.Sleep(2 * time.Second)
 			fetch(f, f.Context(), g, newer, gives(newer)).want("old", singleflight.Stale)
 			synctest.Wait() // by now the newer one has been loaded
 			fetch(f, f.Context(), g, newer, gives(newer)).wantValue(newer)
+			put(f, g, newer, "there")
+			err := g.Put(f.Context(), newer, newer)
+			redistest.WantErr(f, err, singleflight.ErrNotStored)
+			redistest.Check(f, errors.Is(err, singleflight.ErrTooLarge) == (newer != "new"), "%v", err)
+			wantNothing(f, g, newer)
 		}
-	})
-}
-
-// Two versions of a type do not read each other's bytes, and both have what they load.
-func TestVersionsOfATypeSideBySide(t *testing.T) {
-	type a struct {
-		N int
-		S string
-	}
-	type b struct{ Name string }
-	some(t, func(f *fixture) {
-		ga, _ := openOf[a](f)
-		gb, _ := openOf[b](f)
-		for range 2 {
-			redistest.Gives(ga.Do(f.Context(), "k", func(context.Context) (a, error) { return a{1, "x"}, nil }))(f, a{1, "x"})
-			redistest.Gives(gb.Do(f.Context(), "k", func(context.Context) (b, error) { return b{"y"}, nil }))(f, b{"y"})
-		}
-		sa, sb := ga.Stats(), gb.Stats()
-		redistest.Check(f, sa.Loads == 1 && sb.Loads == 1 && sa.Undecodable+sb.Undecodable == 0, "%+v, %+v", sa, sb)
 	})
 }
 
@@ -333,30 +330,4 @@ func TestGarbageIsAMiss(t *testing.T) {
 		s := g.Stats()
 		redistest.Check(f, s.Undecodable == undecodable && s.Errors == 0 && s.Loads == loads, "%+v, want %d", s, undecodable)
 	})
-}
-
-// Entries bear the server's time, and ages are told by it: whatever the clocks of the processes say.
-func TestAgesAreByTheServersClock(t *testing.T) {
-	for _, off := range []time.Duration{time.Hour, -time.Hour} {
-		subBubble(t, off.String(), func(f *fixture) {
-			mod := func(c *singleflight.Config[string]) { c.TTL, c.Jitter, c.StaleFor = 10*time.Second, -1, time.Minute }
-			at := time.Now().Add(off)
-			f.Server.SetTime(at) // stands from here on
-			g, _ := f.open(mod)
-			fetch(f, f.Context(), g, "k", gives("v")).want("v", singleflight.Loaded)
-			raw := f.RDB.Get(f.Context(), f.Part("k", "value")).Val()
-			e, err := envelope.Decode(raw)
-			redistest.Check(f, err == nil && e.Published == at.UnixMicro(), "published at %v, %v", time.UnixMicro(e.Published), err)
-			newcomer, _ := f.open(mod)
-			for _, h := range []*singleflight.Group[string]{g, newcomer} {
-				r := fetch(f, f.Context(), h, "k", never(f)).Got()
-				redistest.Check(f, r.Source == singleflight.Cached && r.Age == 0, "%+v", r)
-			}
-			time.Sleep(4 * time.Second)
-			r := fetch(f, f.Context(), g, "k", never(f)).Got() // its age is by the last reply, and the time since
-			redistest.Check(f, r.Source == singleflight.Cached && r.Age == 4*time.Second, "%+v", r)
-			time.Sleep(7 * time.Second)
-			redistest.Expect(f, fetch(f, f.Context(), g, "k", gives("new")).Got().Source, singleflight.Stale, "it came from %v")
-		})
-	}
 }
