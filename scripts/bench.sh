@@ -36,8 +36,7 @@ run() { # MODULE OUTPUT [flags]
 	header >"$to"
 	part -bench "$crowds" -benchtime 30x "$@"
 	part -bench "$slow" -benchtime 3x "$@"
-	part -bench "$far" -benchtime 20x "$@" -count 3
-	part -bench . -skip "$crowds|$slow|$far" "$@"
+	part -bench . -skip "$crowds|$slow" "$@"
 }
 
 # part runs some of a module's benchmarks. What comes last among the flags counts.
@@ -50,8 +49,6 @@ part() {
 crowds='Contended|ManyKeys|Stampede|NetworkHandover|LocalTurns|LocalPermits'
 # And of these an op takes seconds.
 slow='IdleWaiters|HeldLeases|LongLoad'
-# Of these an op is as long as the round trip says.
-far='Trips'
 
 # network measures the page's first section.
 network() { # [flags]

@@ -11,7 +11,7 @@
 //	go test -count=1 -v -run TestRecipes .
 //
 // Each library is used as its documentation recommends; locks_test.go and
-// caches_test.go say with which options. It is a module of its own, so that
+// pairs_test.go say with which options. It is a module of its own, so that
 // nobody who uses leasehold depends on its peers. It needs a real server: see
 // scripts/servers.sh.
 package peers

@@ -70,14 +70,8 @@ func floor(name string, between func() error) Contenders {
 // many at a time ("-held").
 func Contend(b *testing.B, stats *redis.Client, n int, all ...Contenders) {
 	b.Helper()
-	ContendFor(b, time.Duration(b.N)*100*time.Millisecond, stats, n, all...)
-}
-
-// ContendFor is Contend, for span each.
-func ContendFor(b *testing.B, span time.Duration, stats *redis.Client, n int, all ...Contenders) {
-	b.Helper()
 	for _, c := range all {
-		counts, turns, holds, calls, span := contend(c, n, span, func() float64 { return Scripts(b, stats) })
+		counts, turns, holds, calls, span := contend(c, n, time.Duration(b.N)*100*time.Millisecond, func() float64 { return Scripts(b, stats) })
 		total := Sum(counts)
 		b.ReportMetric(float64(total)/span.Seconds(), c.Name+"-turns/s")
 		b.ReportMetric(float64(slices.Min(counts))/float64(max(1, slices.Max(counts))), c.Name+"-fewest/most")
@@ -165,18 +159,17 @@ type Saturation struct {
 	Command string
 }
 
-type spent struct{ units, cpu, wall, micros, calls, reads float64 }
+type spent struct{ units, cpu, micros, calls, reads float64 }
 
 func (s *spent) add(o spent) {
-	s.units, s.cpu, s.wall = s.units+o.units, s.cpu+o.cpu, s.wall+o.wall
-	s.micros, s.calls, s.reads = s.micros+o.micros, s.calls+o.calls, s.reads+o.reads
+	s.units, s.cpu, s.micros, s.calls, s.reads = s.units+o.units, s.cpu+o.cpu, s.micros+o.micros, s.calls+o.calls, s.reads+o.reads
 }
 
 // beside is the CPU time, in µs, that the commands themselves did not take.
 func (s *spent) beside() float64 { return 1e6*s.cpu - s.micros }
 
 // Saturate lets n goroutines drive a server with load, and reports what it can do of that where it has a core for
-// itself, "<name>/s": the units done by the CPU seconds of the server's thread, which had "server-cpu-%" of a core.
+// itself, "<name>/s": the units done by the CPU seconds of the server's thread.
 //
 // Beside it a prediction, "<name>-predicted/s", from figures of INFO. A unit of load takes
 //
@@ -207,10 +200,6 @@ func Saturate(b *testing.B, stats *redis.Client, n int, lone, many, load Saturat
 	measured = got.units / got.cpu
 	b.ReportMetric(measured, load.Name+"/s")
 	b.ReportMetric(1e6*got.units/(got.micros+got.calls*command+got.reads*read), load.Name+"-predicted/s")
-	b.ReportMetric(100*got.cpu/got.wall, "server-cpu-%")
-	b.ReportMetric(got.micros/got.calls, "server-µs")
-	b.ReportMetric(command, "command-µs")
-	b.ReportMetric(read, "read-µs")
 	return measured
 }
 
@@ -225,7 +214,7 @@ func overheads(lone, many spent) (command, read float64) {
 
 func saturate(b testing.TB, stats *redis.Client, n int, s Saturation, span time.Duration) spent {
 	b.Helper()
-	began, cpu := time.Now(), ServerCPU(b, stats)
+	cpu := ServerCPU(b, stats)
 	micros, calls := ServerMicros(b, stats, s.Command)
 	reads := info(b, stats, "stats", "total_reads_processed")
 	pairs, _ := Run(b, s.Crowd, n, span)
@@ -233,7 +222,6 @@ func saturate(b testing.TB, stats *redis.Client, n int, s Saturation, span time.
 	return spent{
 		units:  float64(pairs) * max(1, s.Units),
 		cpu:    ServerCPU(b, stats) - cpu,
-		wall:   time.Since(began).Seconds(),
 		micros: after - micros,
 		calls:  done - calls,
 		reads:  info(b, stats, "stats", "total_reads_processed") - reads,

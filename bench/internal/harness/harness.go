@@ -222,6 +222,28 @@ func Report(b *testing.B, name string, times []time.Duration) {
 	b.ReportMetric(Micros(Percentile(times, 99)), name+"p99-µs")
 }
 
+// Published is the floor of a hand-over: from the call of publish to the moment at which a bare subscriber has the
+// message, which is as long as one of leasehold's.
+func Published(b *testing.B, srv *Server, publish func(ctx context.Context, channel, message string) error) func() time.Duration {
+	b.Helper()
+	const channel, message = "floor", "123456789012345678901234567890123456789012345678"
+	ctx := context.Background()
+	inbox := srv.Client().Subscribe(ctx, channel)
+	b.Cleanup(func() { _ = inbox.Close() })
+	redistest.Must(inbox.Receive(ctx))(b)
+	return func() time.Duration {
+		got := make(chan time.Time, 1)
+		go func() {
+			redistest.NoError(b, redistest.ErrorOf(inbox.ReceiveMessage(ctx)))
+			got <- time.Now()
+		}()
+		time.Sleep(5 * time.Millisecond) // until it is asleep in its read
+		began := time.Now()
+		redistest.WantErr(b, publish(ctx, channel, message))
+		return (<-got).Sub(began)
+	}
+}
+
 // Timed is how long each call of fn takes, none of which may fail.
 func Timed(b *testing.B, fn func() error) func() time.Duration {
 	return func() time.Duration {
