@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -34,9 +35,8 @@ type client struct {
 	ctx    context.Context // ends with the client's death, and with the run
 	kill   context.CancelFunc
 
-	// Guarded by the world's lock.
-	dead    bool
-	closing bool
+	dead    atomic.Bool
+	closing atomic.Bool // or closed
 }
 
 func (w *world) newClient(number int) *client {
@@ -103,7 +103,7 @@ func (w *world) living() []*client {
 // die ends a client as a crash would: from now on it believes nothing.
 func (w *world) die(c *client) {
 	w.mu.Lock()
-	c.dead = true
+	c.dead.Store(true)
 	w.fleet[c.number] = nil
 	w.leases.died(c)
 	w.flights.died(c)
@@ -121,12 +121,12 @@ func (w *world) shut(c *client) {
 	defer cancel()
 	for what, closer := range map[string]interface{ Close(context.Context) error }{"semaphore": c.sem, "family with a total": c.total, "mutex": c.mtx, "group": c.group} {
 		err := closer.Close(ctx)
-		w.failIf(err != nil && !c.isDead(w) && !w.over(), "L2", "client %d: %s.Close: %v", c.number, what, err)
+		w.failIf(err != nil && !c.dead.Load() && !w.over(), "L2", "client %d: %s.Close: %v", c.number, what, err)
 	}
 	if d := time.Since(began); d > 15*time.Second && good && w.calm(began, time.Now()) && !w.over() {
 		w.fail("L2", "client %d: closing took %v", c.number, d)
 	}
-	if good && !c.isDead(w) && w.calm(began, time.Now()) && !w.over() {
+	if good && !c.dead.Load() && w.calm(began, time.Now()) && !w.over() {
 		w.wantNothingOf(c)
 	}
 	_ = c.rdb.Close()

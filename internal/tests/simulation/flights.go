@@ -74,7 +74,7 @@ func (w *world) loader(c *client, st step, key string) func(context.Context) (st
 		n := len(w.flights.loads)
 		w.flights.loads = append(w.flights.loads, l)
 		w.note("loads")
-		if c.dead {
+		if c.dead.Load() {
 			l.to = l.began
 		}
 		w.mu.Unlock()
@@ -138,8 +138,7 @@ func (w *world) ask(c *client, st step) {
 	got, from, err := w.call(ctx, c, st)
 	w.mu.Lock()
 	a.to = time.Now()
-	ending := c.closing
-	dead := c.dead
+	ending, dead := c.closing.Load(), c.dead.Load()
 	if st.verb == invalidate {
 		d := drop{key: st.key, called: a.from}
 		if err == nil && !dead {
@@ -185,8 +184,8 @@ func (w *world) ask(c *client, st step) {
 func (w *world) poll(c *client, st step) {
 	one := st
 	one.verb, one.span, one.by, one.wait = do, 0, 0, time.Second
-	for end := time.Now().Add(st.span); time.Now().Before(end) && !w.over() && !c.isDead(w); time.Sleep(st.by) {
-		if w.closes(c) {
+	for end := time.Now().Add(st.span); time.Now().Before(end) && !w.over() && !c.dead.Load(); time.Sleep(st.by) {
+		if c.closing.Load() {
 			return
 		}
 		w.ask(c, one)

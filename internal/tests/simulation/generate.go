@@ -187,7 +187,7 @@ func (g *generator) compete(at time.Duration) {
 // its key, and mostly takes something away. At times somebody forges messages, too.
 func (g *generator) operate(since int) {
 	call := g.all[since+g.IntN(len(g.all)-since)]
-	if call.ofServer() || call.key == "" {
+	if call.verb == limit || call.key == "" {
 		return
 	}
 	s := step{at: call.at + g.upTo(500*time.Millisecond+call.hold+call.load), client: g.IntN(clients), verb: revoke, key: call.key, pick: g.IntN(4)}

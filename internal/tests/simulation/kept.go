@@ -64,10 +64,6 @@ func (w *world) allNoticed() bool {
 	return !slices.ContainsFunc(w.living(), func(c *client) bool { return c.line.unnoticed() })
 }
 
-func (w *world) keepsAny() bool {
-	return slices.ContainsFunc(w.script, func(st step) bool { return st.verb == keeps })
-}
-
 // rests is what a client has on the server and does not use.
 type rests struct {
 	client  *client
@@ -96,10 +92,10 @@ func (w *world) resting(kind, key string, held map[string]listed) (all []*rests,
 			inUse += b.permits
 		}
 	}
-	for p := range w.leases.waiting {
-		if r := of[p.client]; r != nil && p.kind == kind && p.key == key {
+	for b := range w.leases.waiting {
+		if r := of[b.client]; r != nil && b.kind == kind && b.key == key {
 			r.waits = true
-			if p.together {
+			if b.together {
 				inUse, r.permits = inUse+max(0, r.permits), 0
 			}
 		}
@@ -117,7 +113,7 @@ type blocked struct {
 // somebody waits for it; and that nothing is held for which there was an error. This is judged
 // where no fault was met, or only messages were lost.
 func (w *world) watchKept(seen map[string]*blocked) {
-	if !w.keepsAny() {
+	if !slices.ContainsFunc(w.script, func(st step) bool { return st.verb == keeps }) {
 		return
 	}
 	now := time.Now()
@@ -145,7 +141,7 @@ func (w *world) watchKeptOf(seen map[string]*blocked, kind, key string, now time
 	idle := 0
 	for _, r := range all {
 		switch {
-		case r.client.closing || r.client.dead:
+		case r.client.closing.Load() || r.client.dead.Load():
 		case r.waits:
 			if heard {
 				idle += r.permits

@@ -19,12 +19,12 @@ func (w *world) take(c *client, st step) {
 	if st.wait == 0 && !st.try {
 		ctx = context.Background() // nothing ends the call but the handle's end
 	}
-	p := w.waits(b, !st.try, false)
+	w.asksFor(b, !st.try, false)
 	release, err := b.acquire(ctx, c, st)
 	b.from = time.Now()
 	stopped := !patient()
-	ending := w.returned(b, p, b.from, err)
-	if w.over() || c.isDead(w) {
+	ending := w.returned(b, b.from, err)
+	if w.over() || c.dead.Load() {
 		return
 	}
 	if err != nil {
@@ -51,28 +51,26 @@ func (c *client) patience(st step) (ctx context.Context, cancel context.CancelFu
 	return ctx, cancel, time.AfterFunc(st.wait, cancel).Stop
 }
 
-// waits notes that b is asked for, by a call that waits or tries, perhaps together with others.
-func (w *world) waits(b *belief, waits, together bool) *waiting {
+// asksFor notes that b is asked for, by a call that waits or tries, perhaps together with others.
+func (w *world) asksFor(b *belief, waits, together bool) {
 	w.asks(b.client, b.kind, b.key, b.permits)
-	p := &waiting{client: b.client, kind: b.kind, key: b.key, since: b.asked, waits: waits, together: together}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.leases.asks(b)
-	p.enterAt = b.enterAt
-	w.leases.waiting[p] = struct{}{}
-	return p
+	b.waits, b.together = waits, together
+	w.leases.waiting[b] = struct{}{}
 }
 
 // returned notes that the call for b has returned. It reports whether the client is about to end.
-func (w *world) returned(b *belief, p *waiting, now time.Time, err error) (ending bool) {
+func (w *world) returned(b *belief, now time.Time, err error) (ending bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.leases.waiting, p)
+	delete(w.leases.waiting, b)
 	w.leases.uses(b.client, b.kind, b.key, now)
 	if err != nil {
 		w.leases.returned[b.client.label+b.kind+b.key] = now
 	}
-	return b.client.closing || b.client.dead
+	return b.client.closing.Load() || b.client.dead.Load()
 }
 
 // holds waits until a lease is to be given back. It reports false if its client has died.
@@ -84,15 +82,9 @@ func (w *world) holds(c *client, lease context.Context, span time.Duration) bool
 	case <-lease.Done():
 	case <-w.failed:
 	case <-c.ctx.Done():
-		return !c.isDead(w)
+		return !c.dead.Load()
 	}
 	return true
-}
-
-func (c *client) isDead(w *world) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return c.dead
 }
 
 // acquire calls the package.
@@ -223,7 +215,7 @@ func (w *world) extend(b *belief, by time.Duration, good bool) {
 	defer cancel()
 	before, now := b.lease.Deadline(), time.Now()
 	err := b.lease.Extend(ctx, by)
-	if w.over() || b.client.isDead(w) {
+	if w.over() || b.client.dead.Load() {
 		return
 	}
 	after := b.lease.Deadline()
@@ -242,7 +234,7 @@ func (w *world) end(b *belief, release func() error, good bool) {
 	now, deadline, ended := time.Now(), b.lease.Deadline(), b.lease.Context().Err() != nil
 	why := context.Cause(b.lease.Context())
 	w.mu.Lock()
-	ending := b.client.closing
+	ending := b.client.closing.Load()
 	unsure, rec := b.unsure, w.leases.revoked[b.lease.ID()]
 	flushed := rec != nil && w.leases.flushedSince(rec.at)
 	delete(w.leases.beliefs, b)
@@ -271,12 +263,12 @@ func (w *world) end(b *belief, release func() error, good bool) {
 	}
 	err := release()
 	w.uses(b.client, b.kind, b.key)
-	if w.over() || b.client.isDead(w) {
+	if w.over() || b.client.dead.Load() {
 		return
 	}
 	w.revokedEnd(b, err, "Release")
 	if over := time.Now(); rec != nil && !ended && rec.at.Before(now) && !flushed && !b.turns() && over.Before(deadline) && good &&
-		w.calm(b.asked, over) && !errors.Is(err, leasehold.ErrRevoked) && !w.closes(b.client) {
+		w.calm(b.asked, over) && !errors.Is(err, leasehold.ErrRevoked) && !b.client.closing.Load() {
 		w.fail("revoke", "Release says %v, on a good network: %s", err, rec)
 	}
 	switch {
@@ -297,15 +289,9 @@ func (w *world) end(b *belief, release func() error, good bool) {
 		w.note("lost, then released")
 		w.failIf(now.Before(deadline) && !w.flushedAfter(b.counts()) && !w.isRevoked(b),
 			"S4", "%s: Release %v before its deadline: %v", b, deadline.Sub(now), err)
-	case errors.Is(err, leasehold.ErrReleased) && (ending || w.closes(b.client)):
+	case errors.Is(err, leasehold.ErrReleased) && (ending || b.client.closing.Load()):
 		w.note("closed while held")
 	default:
 		w.fail("S4", "%s: Release: %v", b, err)
 	}
-}
-
-func (w *world) closes(c *client) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return c.closing
 }

@@ -41,22 +41,14 @@ type belief struct {
 	unusedSince time.Time
 	askedInUse  bool // somebody used the key when it was asked for, or just before
 	call        int  // that it was asked for by: see ledger.calls
-}
-
-// waiting is an Acquire under way.
-type waiting struct {
-	client    *client
-	kind, key string
-	since     time.Time
-	enterAt   time.Time // see enterSince
-	waits     bool
-	together  bool // with others: it may hold the key while it waits for another
+	waits       bool // a call that waits, and does not try
+	together    bool // with others: it may hold the key while it waits for another
 }
 
 // ledger is what the fleet believes to hold, and what it waits for.
 type ledger struct {
 	beliefs map[*belief]struct{}
-	waiting map[*waiting]struct{}
+	waiting map[*belief]struct{} // what is asked for by calls under way
 	last    map[string]*belief   // the latest holder of each mutex
 	used    map[string]time.Time // when somebody last wanted, held or gave back, by kind and key
 	flushes []time.Time          // when FLUSHALL was sent
@@ -76,7 +68,7 @@ type ledger struct {
 
 func newLedger() ledger {
 	return ledger{
-		beliefs: map[*belief]struct{}{}, waiting: map[*waiting]struct{}{},
+		beliefs: map[*belief]struct{}{}, waiting: map[*belief]struct{}{},
 		last: map[string]*belief{}, used: map[string]time.Time{}, enterAt: map[string]time.Time{},
 		firstAt: map[string]time.Time{}, usedBy: map[string]time.Time{}, calls: map[string]int{},
 		asked: map[string]bool{}, returned: map[string]time.Time{},
@@ -86,16 +78,12 @@ func newLedger() ledger {
 
 // died ends what a dead client believed.
 func (l *ledger) died(c *client) {
-	for b := range l.beliefs {
-		if b.client == c {
-			delete(l.beliefs, b)
-			l.used[b.kind+b.key] = time.Now()
-		}
-	}
-	for p := range l.waiting {
-		if p.client == c {
-			delete(l.waiting, p)
-			l.used[p.kind+p.key] = time.Now()
+	for _, all := range []map[*belief]struct{}{l.beliefs, l.waiting} {
+		for b := range all {
+			if b.client == c {
+				delete(all, b)
+				l.used[b.kind+b.key] = time.Now()
+			}
 		}
 	}
 }
@@ -124,9 +112,9 @@ func (b *belief) counts() time.Time {
 // together with it. The limit then was another one, perhaps. The world's lock is held.
 func (l *ledger) enterSince(b *belief) time.Time {
 	since := b.asked
-	for p := range l.waiting {
-		if b.turns() && p.client == b.client && p.kind == b.kind && p.key == b.key && p.enterAt.Before(since) {
-			since = p.enterAt
+	for o := range l.waiting {
+		if b.turns() && o.client == b.client && o.kind == b.kind && o.key == b.key && o.enterAt.Before(since) {
+			since = o.enterAt
 		}
 	}
 	return since
@@ -166,14 +154,11 @@ func (l *ledger) unusedSince(b *belief) time.Time {
 
 // usedNow reports whether a client, or any if it is nil, wants or holds a key.
 func (l *ledger) usedNow(c *client, kind, key string) bool {
-	for o := range l.beliefs {
-		if (c == nil || o.client == c) && o.kind == kind && o.key == key {
-			return true
-		}
-	}
-	for p := range l.waiting {
-		if (c == nil || p.client == c) && p.kind == kind && p.key == key {
-			return true
+	for _, all := range []map[*belief]struct{}{l.beliefs, l.waiting} {
+		for o := range all {
+			if (c == nil || o.client == c) && o.kind == kind && o.key == key {
+				return true
+			}
 		}
 	}
 	return false
@@ -230,7 +215,9 @@ func (j *judge) run(c *server.Peer, cmd string, args ...string) (done bool) {
 	if r, ok := parseRevoke(args); ok && scripted {
 		run, before := dispatch, j.w.standing(r.kind, r.key)
 		dispatch = func() {
-			j.announce(r)
+			j.w.mu.Lock()
+			j.w.leases.revoking = r.id
+			j.w.mu.Unlock()
 			run()
 			j.revoked(r, before, j.w.standing(r.kind, r.key))
 		}

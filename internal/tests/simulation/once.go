@@ -76,7 +76,8 @@ func (w *world) doOnce(c *client, st step) {
 	good := w.good(c, b.asked)
 	ctx, cancel, patient := c.patience(st)
 	defer cancel()
-	p, slot := w.waits(b, !st.try, false), w.slot(st)
+	w.asksFor(b, !st.try, false)
+	slot := w.slot(st)
 	call := c.mtx.DoOnce
 	if st.try {
 		call = c.mtx.TryDoOnce
@@ -85,13 +86,13 @@ func (w *world) doOnce(c *client, st step) {
 	stopped := false
 	ran, err := call(ctx, st.key, st.slot, st.keep, func(ctx context.Context, token uint64) error {
 		stopped = !patient()
-		r = w.runSlot(ctx, b, p, slot, st, token)
+		r = w.runSlot(ctx, b, slot, st, token)
 		return r.err
 	})
 	now := time.Now()
 	stopped = stopped || r == nil && !patient()
-	ending := w.returned(b, p, now, err)
-	if w.over() || c.isDead(w) {
+	ending := w.returned(b, now, err)
+	if w.over() || c.dead.Load() {
 		return
 	}
 	switch {
@@ -110,18 +111,18 @@ func (w *world) doOnce(c *client, st step) {
 }
 
 // runSlot is the function that a DoOnce runs.
-func (w *world) runSlot(ctx context.Context, b *belief, p *waiting, slot *slotState, st step, token uint64) *slotRun {
+func (w *world) runSlot(ctx context.Context, b *belief, slot *slotState, st step, token uint64) *slotRun {
 	r := &slotRun{client: b.client, token: token, began: time.Now()}
 	b.lease, b.token, b.from = slotLease{ctx}, token, r.began
 	w.mu.Lock()
-	delete(w.leases.waiting, p)
+	delete(w.leases.waiting, b)
 	w.leases.uses(b.client, b.kind, b.key, r.began)
-	w.failIf(!b.client.dead && w.completeAt(slot, r.began, r.began) && ctx.Err() == nil,
+	w.failIf(!b.client.dead.Load() && w.completeAt(slot, r.began, r.began) && ctx.Err() == nil,
 		"S6", "%s is run at %v, after it was completed", st, w.since(r.began))
 	slot.runs = append(slot.runs, r)
 	w.mu.Unlock()
 	w.note("runs of slots")
-	if ctx.Err() == nil && !b.client.isDead(w) {
+	if ctx.Err() == nil && !b.client.dead.Load() {
 		w.begin(b)
 	}
 	timer := time.NewTimer(st.hold)
@@ -274,7 +275,7 @@ func (w *world) runsSlots(c *client) {
 			w.leases.asks(b)
 			w.mu.Unlock()
 			ran, err := c.mtx.DoOnce(ctx, s.key, s.name, s.keep, func(ctx context.Context, token uint64) error {
-				return w.runSlot(ctx, b, nil, s, st, token).err
+				return w.runSlot(ctx, b, s, st, token).err
 			})
 			w.failIf(err == nil && ran == complete,
 				"S6", "after the faults client %d is told %v of a slot of %s for which complete was %v: %s", c.number, ran, s.key, complete, s.name)

@@ -77,12 +77,6 @@ func (s *voterServer) tick(peer *server.Peer, cmd string, args ...string) bool {
 	return false
 }
 
-func (s *voterServer) jump(to time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.shift = to
-}
-
 // A trouble is what happens to a server.
 type trouble struct {
 	step
@@ -226,7 +220,9 @@ func (w *quorumWorld) run(dice *rand.Rand) {
 		time.Sleep(x.at - w.now())
 		s := w.servers[x.server]
 		if x.jumps {
-			s.jump(x.by)
+			s.mu.Lock()
+			s.shift = x.by
+			s.mu.Unlock()
 		}
 		if x.restarts {
 			s.cut()

@@ -73,7 +73,7 @@ func (w *world) revoke(c *client, st step) {
 
 // revokeOnce is a Revoke; it reports whether that returned nil.
 func (w *world) revokeOnce(c *client, st step, id string) bool {
-	if w.over() || c.isDead(w) {
+	if w.over() || c.dead.Load() {
 		return false
 	}
 	ctx, cancel, patient := c.patience(st)
@@ -98,7 +98,7 @@ func (w *world) revokeOnce(c *client, st step, id string) bool {
 	now := time.Now()
 	stands := w.standing(kind, st.key).has(id)
 	still := w.believed(kind, st.key)[id]
-	if w.over() || c.isDead(w) {
+	if w.over() || c.dead.Load() {
 		return false
 	}
 	w.mu.Lock()
@@ -275,7 +275,7 @@ func (w *world) watchRevocation(rec *revocation, now time.Time) {
 		}
 	}
 	c := rec.client
-	if d := now.Sub(rec.at); d < toldWithin || c.dead || c.closing || rec.unnoticed || c.line.unnoticed() || !w.calm(rec.at.Add(-settled), now) {
+	if d := now.Sub(rec.at); d < toldWithin || c.dead.Load() || c.closing.Load() || rec.unnoticed || c.line.unnoticed() || !w.calm(rec.at.Add(-settled), now) {
 		return
 	}
 	switch {
@@ -334,13 +334,6 @@ func parseRevoke(args []string) (r revokeCall, ok bool) {
 	}
 	r.id, r.reason = words[1], words[2]
 	return r, true
-}
-
-// announce notes that a call may take an attempt away, before it does.
-func (j *judge) announce(r revokeCall) {
-	j.w.mu.Lock()
-	defer j.w.mu.Unlock()
-	j.w.leases.revoking = r.id
 }
 
 // revoked notes what a call of revoke took away, if it did, by what stood on the server before and after it. What else

@@ -124,11 +124,6 @@ func (s step) String() string {
 	return text
 }
 
-// ofServer reports whether the step is no client's.
-func (s step) ofServer() bool {
-	return s.verb == forget || s.verb == flushAll || s.verb == limit || s.verb == forge
-}
-
 // parseStep reads a line of text.
 func parseStep(line string) (step, error) {
 	words := strings.Fields(line)

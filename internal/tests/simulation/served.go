@@ -23,8 +23,8 @@ func (w *world) served() {
 		return
 	case <-time.After(longestHold*8 + 2*time.Minute):
 		w.mu.Lock()
-		for p := range w.leases.waiting {
-			w.fail("L1", "%s %s: client %d still waits since %v", p.kind, p.key, p.client.number, w.since(p.since))
+		for b := range w.leases.waiting {
+			w.fail("L1", "%s %s: client %d still waits since %v", b.kind, b.key, b.client.number, w.since(b.asked))
 		}
 		w.fail("L1", "calls that have not returned, long after the last fault")
 		w.mu.Unlock()
@@ -68,36 +68,24 @@ func (w *world) serves(c *client) {
 		}
 	}
 	try := func(what string, call func(ctx context.Context) error) { w.try(what, c, call) }
-	for _, kind := range []string{"sem", "tot"} { // always in this order
+	for _, kind := range []string{"sem", "tot", "mtx"} { // always in this order
 		for _, key := range keysOf[kind] {
 			began := w.uses(c, kind, key)
 			try("acquire "+key, func(ctx context.Context) error {
-				l, err := c.permits(kind).Acquire(ctx, key)
+				b := &belief{client: c, kind: kind, key: key, permits: 1}
+				release, err := b.acquire(ctx, c, step{})
 				if err != nil {
 					return err
 				}
+				w.mu.Lock()
+				last := w.leases.last[key] // of a mutex
+				w.failIf(last != nil && b.token <= last.token, "S2", "mtx %s: token %d was granted after %s", key, b.token, last)
+				w.mu.Unlock()
 				defer w.uses(c, kind, key)
-				return l.Release()
+				return release()
 			})
-			took("acquire "+key, began, semTTL+10*time.Second+late)
+			took("acquire "+key, began, ttls[kind]+10*time.Second+late)
 		}
-	}
-	for _, key := range mtxKeys {
-		began := w.uses(c, "mtx", key)
-		try("lock "+key, func(ctx context.Context) error {
-			l, err := c.mtx.Lock(ctx, key)
-			if err != nil {
-				return err
-			}
-			w.mu.Lock()
-			if last := w.leases.last[key]; last != nil && l.Token() <= last.token {
-				w.fail("S2", "mtx %s: token %d was granted after %s", key, l.Token(), last)
-			}
-			w.mu.Unlock()
-			defer w.uses(c, "mtx", key)
-			return l.Unlock()
-		})
-		took("lock "+key, began, mtxTTL+10*time.Second+late)
 	}
 	for _, key := range flightKeys {
 		began := time.Now()

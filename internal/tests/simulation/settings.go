@@ -63,14 +63,6 @@ func (h *history) set(key string, limit int, span time.Duration) {
 	h.values[key] = append(until, value{now, limit}, value{now.Add(span.Truncate(time.Millisecond)), 0})
 }
 
-// surelyBefore is how much later another setting has to be called so that its number is higher.
-func (s *setting) surelyBefore(o *setting) time.Duration {
-	if s.handle == o.handle {
-		return 0
-	}
-	return mapIsOff
-}
-
 // wasStored reports whether a setting was in force at some moment while it was under
 // way, or was overtaken by another one.
 func (h *history) wasStored(s *setting) bool {
@@ -90,7 +82,11 @@ func (h *history) wasStored(s *setting) bool {
 		return true
 	}
 	for o := range h.settings {
-		if o != s && o.key == s.key && o.called.After(s.called.Add(-s.surelyBefore(o))) {
+		unsure := mapIsOff // for which of the two has the higher number
+		if s.handle == o.handle {
+			unsure = 0
+		}
+		if o != s && o.key == s.key && o.called.After(s.called.Add(-unsure)) {
 			return true
 		}
 	}
@@ -138,12 +134,17 @@ func (w *world) adjust(c *client, st step) bool {
 	h.mu.Lock()
 	h.settings[s] = struct{}{}
 	h.mu.Unlock()
-	err := c.set(ctx, st)
+	var err error
+	if st.key == "" {
+		err = c.total.SetTotal(ctx, st.permits)
+	} else {
+		err = c.total.SetLimit(ctx, st.key, st.permits)
+	}
 	h.mu.Lock()
 	s.over, s.ok = time.Now(), err == nil
 	stored := !s.ok || h.wasStored(s)
 	h.mu.Unlock()
-	if c.isDead(w) || w.over() {
+	if c.dead.Load() || w.over() {
 		return false
 	}
 	switch {
@@ -151,22 +152,15 @@ func (w *world) adjust(c *client, st step) bool {
 		w.fail("settings", "%s returned nil, and was not stored", st)
 	case err == nil:
 		w.note("set")
-	case errors.Is(err, leasehold.ErrClosed) && w.closes(c), errors.Is(err, context.Canceled) && ctx.Err() != nil:
+	case errors.Is(err, leasehold.ErrClosed) && c.closing.Load(), errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		w.note("not set")
 	case errors.Is(err, leasehold.ErrUnavailable):
 		w.note("set unavailable")
-		w.failIf(good && w.calm(s.called, s.over) && !w.closes(c), "S4", "%s: %v, on a good network", st, err)
+		w.failIf(good && w.calm(s.called, s.over) && !c.closing.Load(), "S4", "%s: %v, on a good network", st, err)
 	default:
 		w.fail("S4", "%s: %v", st, err)
 	}
 	return err == nil
-}
-
-func (c *client) set(ctx context.Context, st step) error {
-	if st.key == "" {
-		return c.total.SetTotal(ctx, st.permits)
-	}
-	return c.total.SetLimit(ctx, st.key, st.permits)
 }
 
 // raise is the last setting of a run: back to the configured limits, by which all that wait can be served.

@@ -40,9 +40,8 @@ func (w *world) takeSeveral(c *client, st step) {
 	good := w.good(c, asked)
 	ctx, cancel, patient := c.patience(st)
 	defer cancel()
-	places := make([]*waiting, len(all))
-	for i, b := range all {
-		places[i] = w.waits(b, false, true)
+	for _, b := range all {
+		w.asksFor(b, false, true)
 	}
 	take := multi.Acquire
 	if st.try {
@@ -52,10 +51,10 @@ func (w *world) takeSeveral(c *client, st step) {
 	now := time.Now()
 	stopped := !patient()
 	ending := false
-	for i, b := range all {
-		ending = w.returned(b, places[i], now, err)
+	for _, b := range all {
+		ending = w.returned(b, now, err)
 	}
-	if w.over() || c.isDead(w) {
+	if w.over() || c.dead.Load() {
 		return
 	}
 	if err != nil {
@@ -121,7 +120,7 @@ func (w *world) endSeveral(c *client, l *multi.Lease, all []*belief, st step, go
 	now, deadline, ended := time.Now(), l.Deadline(), l.Context().Err() != nil
 	why := context.Cause(l.Context())
 	w.mu.Lock()
-	ending, unsure := c.closing, false
+	ending, unsure := c.closing.Load(), false
 	for _, b := range all {
 		unsure = unsure || b.unsure
 		delete(w.leases.beliefs, b)
@@ -134,8 +133,8 @@ func (w *world) endSeveral(c *client, l *multi.Lease, all []*belief, st step, go
 	for _, b := range all {
 		w.uses(c, b.kind, b.key)
 	}
-	ending = ending || w.closes(c)
-	if w.over() || c.isDead(w) {
+	ending = ending || c.closing.Load()
+	if w.over() || c.dead.Load() {
 		return
 	}
 	good = good && w.calm(all[0].asked, over)

@@ -174,7 +174,7 @@ func (w *world) inspect(c *client, st step) (l listing, ok bool) {
 	now := time.Now()
 	after := w.standing(kind, st.key)
 	still := w.believed(kind, st.key)
-	if w.over() || c.isDead(w) {
+	if w.over() || c.dead.Load() {
 		return l, false
 	}
 	if err != nil {
@@ -240,14 +240,14 @@ const operateWithin = 10*time.Second + 10*time.Millisecond
 func (w *world) operatorError(c *client, st step, what string, err error, began time.Time, good, cancelled bool) {
 	now := time.Now()
 	switch {
-	case errors.Is(err, leasehold.ErrClosed) && w.closes(c), cancelled && errors.Is(err, context.Canceled):
+	case errors.Is(err, leasehold.ErrClosed) && c.closing.Load(), cancelled && errors.Is(err, context.Canceled):
 		w.note(what + ": gave up")
-		if late := now.Sub(began) - st.wait; cancelled && late > time.Millisecond && !w.closes(c) {
+		if late := now.Sub(began) - st.wait; cancelled && late > time.Millisecond && !c.closing.Load() {
 			w.fail("ctx", "%s returned %v after its ctx had ended", st, late)
 		}
 	case errors.Is(err, leasehold.ErrUnavailable):
 		w.note(what + ": unavailable")
-		w.failIf(good && w.calm(began, now) && !w.closes(c), "S4", "%s: %v, on a good network", st, err)
+		w.failIf(good && w.calm(began, now) && !c.closing.Load(), "S4", "%s: %v, on a good network", st, err)
 	default:
 		w.fail("S4", "%s: %s: %v", st, what, err)
 	}

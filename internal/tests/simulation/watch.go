@@ -41,7 +41,7 @@ func (w *world) lookAt(b *belief) {
 	// The deadline first: a renewal may move both meanwhile.
 	deadline, now := b.lease.Deadline(), time.Now()
 	a := w.standing(b.kind, b.key).held[b.lease.ID()]
-	if b.lease.Context().Err() != nil || !now.Before(deadline) || b.client.isDead(w) || w.isRevoked(b) {
+	if b.lease.Context().Err() != nil || !now.Before(deadline) || b.client.dead.Load() || w.isRevoked(b) {
 		return // over just now
 	}
 	if a.permits != b.permits {
@@ -147,11 +147,11 @@ func (w *world) watchLeases(seen map[string]*heads, kind, key string) {
 	h.used, h.at = used, now
 
 	waits, busy := 0, false
-	for p := range w.leases.waiting {
-		if p.kind == kind && p.key == key {
+	for b := range w.leases.waiting {
+		if b.kind == kind && b.key == key {
 			busy = true
 			// A process with local turns has one place for all of its waiters.
-			if p.waits && now.Sub(p.since) > settled/2 && !p.client.closing && p.client.local == 0 {
+			if b.waits && now.Sub(b.asked) > settled/2 && !b.client.closing.Load() && b.client.local == 0 {
 				waits++
 			}
 		}
@@ -159,10 +159,7 @@ func (w *world) watchLeases(seen map[string]*heads, kind, key string) {
 	for b := range w.leases.beliefs {
 		busy = busy || b.kind == kind && b.key == key
 	}
-	longest := semTTL + 9*time.Second // Extend
-	if kind == "mtx" {
-		longest = mtxTTL + 9*time.Second
-	}
+	longest := ttls[kind] + 9*time.Second // Extend
 	if last := w.leases.used[kind+key]; !busy && used > 0 && now.Sub(last) > longest+late {
 		w.fail("L2", "%s %s: nobody has used it since %v, and %d permits are held", kind, key, w.since(last), used)
 	}
@@ -222,7 +219,7 @@ func (w *world) watchFlights() {
 	defer w.mu.Unlock()
 	for _, a := range w.flights.calls {
 		d := now.Sub(a.from)
-		if !a.to.IsZero() || a.client.dead || d <= longestDo+settled {
+		if !a.to.IsZero() || a.client.dead.Load() || d <= longestDo+settled {
 			continue
 		}
 		// One whose load is revoked asks anew.

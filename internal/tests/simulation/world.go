@@ -41,6 +41,7 @@ var (
 	mtxKeys    = []string{"m", "n"}
 	flightKeys = []string{"x", "y", "z"}
 	keysOf     = map[string][]string{"sem": semKeys, "tot": totKeys, "mtx": mtxKeys}
+	ttls       = map[string]time.Duration{"sem": semTTL, "tot": semTTL, "mtx": mtxTTL}
 )
 
 // outcome is what a run came to.
@@ -140,10 +141,7 @@ func (w *world) play() {
 		if w.over() {
 			break
 		}
-		until := st.at
-		if end, ok := st.fault(); ok {
-			until = end
-		}
+		until, _ := st.fault()
 		last = max(last, until, st.at+st.span)
 		w.act(st)
 	}
@@ -154,7 +152,7 @@ func (w *world) play() {
 	w.mu.Lock()
 	all := slices.Clone(w.ever)
 	for _, c := range all {
-		c.closing = true
+		c.closing.Store(true)
 		if w.over() {
 			c.kill()
 		}
@@ -171,6 +169,21 @@ func (w *world) play() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.checkLoads()
+}
+
+// calling is what clients do that takes time.
+var calling = map[verb]func(*world, *client, step){
+	take:       (*world).take,
+	once:       (*world).doOnce,
+	several:    (*world).takeSeveral,
+	do:         (*world).ask,
+	many:       (*world).ask,
+	peek:       (*world).ask,
+	invalidate: (*world).ask,
+	poll:       (*world).poll,
+	revoke:     (*world).revoke,
+	adjust:     func(w *world, c *client, st step) { w.adjust(c, st) },
+	inspect:    func(w *world, c *client, st step) { w.inspect(c, st) },
 }
 
 // act does one step; what takes time goes on by itself.
@@ -205,8 +218,11 @@ func (w *world) act(st step) {
 	if c == nil {
 		return // dead, and nobody has come yet
 	}
-	switch st.verb {
-	case die:
+	call := calling[st.verb]
+	switch {
+	case call != nil:
+		w.ops.Go(func() { call(w, c, st) })
+	case st.verb == die:
 		w.die(c)
 		w.ops.Go(func() {
 			w.wait(st.at + st.span)
@@ -216,31 +232,13 @@ func (w *world) act(st step) {
 				w.fleet[c.number] = w.newClient(c.number)
 			}
 		})
-	case restart:
+	case st.verb == restart:
 		w.mu.Lock()
-		c.closing = true
+		c.closing.Store(true)
 		w.fleet[c.number] = w.newClient(c.number)
 		w.mu.Unlock()
 		w.ops.Go(func() { w.shut(c) })
-	case adjust:
-		w.ops.Go(func() { w.adjust(c, st) })
-	case inspect:
-		w.ops.Go(func() { w.inspect(c, st) })
-	case revoke:
-		w.ops.Go(func() { w.revoke(c, st) })
-	case keeps:
-		// It is in the clients' Config.
-	case take:
-		w.ops.Go(func() { w.take(c, st) })
-	case once:
-		w.ops.Go(func() { w.doOnce(c, st) })
-	case several:
-		w.ops.Go(func() { w.takeSeveral(c, st) })
-	case do, many, peek, invalidate:
-		w.ops.Go(func() { w.ask(c, st) })
-	case poll:
-		w.ops.Go(func() { w.poll(c, st) })
-	default:
+	case st.verb != keeps: // which is in the clients' Config
 		w.tb.Fatalf("no such step: %v", st)
 	}
 }
