@@ -1,7 +1,6 @@
 package check
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -17,13 +16,6 @@ type semStep struct {
 	what  string // "grant", "end", "forget"
 	lease string
 	n     int
-}
-
-func (s semStep) String() string {
-	if s.what == "forget" {
-		return "forget all"
-	}
-	return fmt.Sprintf("%s %s ×%d", s.what, s.lease, s.n)
 }
 
 // The state is the list of leases, one for each permit, sorted.
@@ -50,7 +42,6 @@ func semaphoreModel(limit int) porcupine.NondeterministicModel {
 			}
 			return []any{strings.Join(held, " ")}
 		},
-		DescribeOperation: func(input, _ any) string { return input.(semStep).String() },
 	}
 }
 
@@ -111,16 +102,6 @@ type mutexStep struct {
 	class string // of a write
 }
 
-func (s mutexStep) String() string {
-	switch {
-	case s.what == "forget":
-		return "forget the holder"
-	case s.what == "write" && s.class != history.OK:
-		return fmt.Sprintf("write %d: %s", s.token, s.class)
-	}
-	return fmt.Sprintf("%s %d", s.what, s.token)
-}
-
 type mutexState struct {
 	holder uint64 // 0 = nobody
 	last   uint64 // token issued
@@ -167,11 +148,6 @@ func mutexModel() porcupine.NondeterministicModel {
 			}
 			return []any{next}
 		},
-		DescribeOperation: func(input, _ any) string { return input.(mutexStep).String() },
-		DescribeState: func(state any) string {
-			s := state.(mutexState)
-			return fmt.Sprintf("holder %d, last %d, seen %d", s.holder, s.last, s.seen)
-		},
 	}
 }
 
@@ -201,8 +177,6 @@ type cacheStep struct {
 	load string
 }
 
-func (s cacheStep) String() string { return strings.TrimSpace(s.what + " " + s.load) }
-
 type cacheState struct {
 	loads   string // begun in this generation
 	revived bool   // an older state of the server came back: any value may be there
@@ -227,11 +201,6 @@ func cacheModel() porcupine.NondeterministicModel {
 				return []any{cacheState{was.loads, true}}
 			}
 			return []any{cacheState{}}
-		},
-		DescribeOperation: func(input, _ any) string { return input.(cacheStep).String() },
-		DescribeState: func(state any) string {
-			s := state.(cacheState)
-			return fmt.Sprintf("loads of this generation: %s (revived: %v)", s.loads, s.revived)
 		},
 	}
 }
