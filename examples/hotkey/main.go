@@ -29,7 +29,6 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -59,30 +58,31 @@ func main() {
 	addr := flag.String("addr", "127.0.0.1:8090", "`address` of the page; port 0 takes any that is free")
 	headless := flag.Bool("headless", false, "no page: run with and without protection, and fail where it did not hold")
 	flag.Parse()
-	if *headless {
-		demo.Main(run, nil)
-		return
-	}
-	demo.Main(func(s *demo.Show) demo.Problems { newShow(s).serve(*addr); return nil }, nil)
+	demo.Main(func(d *demo.Show) demo.Problems {
+		s := newShow(d)
+		if *headless {
+			return s.run()
+		}
+		s.serve(*addr)
+		return nil
+	}, nil)
 }
 
 // run is the show without a browser.
-func run(d *demo.Show) (problems demo.Problems) {
-	s := newShow(d)
+func (s *show) run() (problems demo.Problems) {
 	s.Print("hotkey: %d servers with %d clients each,\non %s", servers, clients, s.Server)
 	s.Print("The value is fresh for %v. A load takes %v, and longer beside others.\n", ttl, ttl/4)
 	const line = "%-6s %9v %8v %6v %8v %6v %6v %7v"
 	s.Print(line, "", "requests", "expiries", "loads", "at once", "stale", "waits", "memory")
 	for _, m := range modes {
-		s.begin(m)
-		r := s.now.Load()
-		for n := 0; n == 0 || n < 5 && len(r.verdict()) > 0; n++ { // a machine that stood still has more time
+		p := s.begin(m)
+		for n := 0; n == 0 || n < 5 && len(p.verdict()) > 0; n++ { // a machine that stood still has more time
 			ctx, cancel := context.WithTimeout(s.Ctx, 4*ttl)
 			s.crowd(ctx)
 			cancel()
 		}
-		s.Print(line, m, r.Requests, r.Expiries, r.Loads, r.Most, r.Answers["stale"], r.Answers["shared"], r.Answers["near"])
-		problems = append(problems, r.verdict()...)
+		s.Print(line, m, p.Requests, p.Expiries, p.Loads, p.Most, p.Answers["stale"], p.Answers["shared"], p.Answers["near"])
+		problems = append(problems, p.verdict()...)
 	}
 	if len(problems) == 0 {
 		s.Print("\nWith protection there was exactly one load in each expiry.")
@@ -95,14 +95,12 @@ type show struct {
 	*demo.Show
 	servers []*server
 
-	now   atomic.Pointer[phase]
-	mu    sync.Mutex // one switch at a time
-	count int
-	last  map[mode]*phase // of each mode
+	mu     sync.Mutex // also of the counts in phases
+	phases []*phase   // the last one is now
 }
 
 func newShow(d *demo.Show) *show {
-	s := &show{Show: d, last: map[mode]*phase{}}
+	s := &show{Show: d}
 	name := demo.RunName() // everything that it leaves on the server expires
 	for range servers {
 		rdb := demo.Must(demo.Client(d.URL))
@@ -146,6 +144,7 @@ func (s *server) get(ctx context.Context, m mode, key string, load func(context.
 	return singleflight.Loaded, err
 }
 
+// drop is for all servers, whichever of them does it.
 func (s *server) drop(ctx context.Context, m mode, key string) error {
 	if m != off {
 		return s.groups[m].Invalidate(ctx, key)
@@ -155,12 +154,18 @@ func (s *server) drop(ctx context.Context, m mode, key string) error {
 
 // begin makes all servers answer in a mode from now on. Each phase has a key of its own,
 // so it begins with a cold cache.
-func (s *show) begin(m mode) {
+func (s *show) begin(m mode) *phase {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.count++
-	s.last[m] = &phase{Mode: m, key: fmt.Sprint("front-page-", s.count), origin: &origin{}, Answers: map[string]int{}}
-	s.now.Store(s.last[m])
+	p := &phase{Mode: m, Answers: map[string]int{}, mu: &s.mu, key: fmt.Sprint("front-page-", len(s.phases)), origin: &origin{}}
+	s.phases = append(s.phases, p)
+	return p
+}
+
+func (s *show) now() *phase {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.phases[len(s.phases)-1]
 }
 
 // crowd lets the clients ask until ctx ends, each one server for the hot key, again and again.
@@ -170,17 +175,14 @@ func (s *show) crowd(ctx context.Context) {
 	for _, server := range s.servers {
 		for range clients {
 			all.Go(func() {
-				pause := rand.N(think) // they don't all come at once
-				for {
+				for pause := rand.N(think); ; pause = think/2 + rand.N(think) { // they don't all come at once
 					select {
 					case <-time.After(pause):
 					case <-ctx.Done():
 						return
 					}
-					p := s.now.Load()
-					source, err := server.get(s.Ctx, p.Mode, p.key, p.load)
-					p.answered(source, err)
-					pause = think/2 + rand.N(think)
+					p := s.now()
+					p.answered(server.get(s.Ctx, p.Mode, p.key, p.load))
 				}
 			})
 		}
@@ -200,7 +202,7 @@ type phase struct {
 	Errors   int            `json:"errors"`
 	Bars     []int          `json:"bars"` // loads of the last expiries
 
-	mu     sync.Mutex
+	mu     *sync.Mutex
 	key    string
 	origin *origin
 	failed error // of the last failed request
@@ -244,18 +246,11 @@ func (p *phase) load(ctx context.Context) (_ string, err error) {
 	return "the front page", err
 }
 
-// invalidate has one server do it: that is enough for all of them. Of a load that begins
-// meanwhile nobody can say on which side it was: it is due before, and after.
-func (s *show) invalidate(ctx context.Context) error {
-	p := s.now.Load()
-	forget := func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.origin = &origin{}
-	}
-	forget()
-	defer forget()
-	return s.servers[0].drop(ctx, p.Mode, p.key)
+// forget begins anew: of a load that runs meanwhile nobody can say on which side of an invalidation it was.
+func (p *phase) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.origin = &origin{}
 }
 
 // answered counts an answer to a client.
@@ -268,14 +263,6 @@ func (p *phase) answered(from singleflight.Source, err error) {
 	}
 	p.Requests++
 	p.Answers[from.String()]++
-}
-
-// row is what was counted until now.
-func (p *phase) row() json.RawMessage {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	text, _ := json.Marshal(p) // no field can fail
-	return text
 }
 
 // verdict lists what went against the promises, and what kept them from being tried: a run
@@ -334,7 +321,10 @@ func (s *show) handler() http.Handler {
 		s.begin(m)
 	})
 	mux.HandleFunc("POST /invalidate", func(w http.ResponseWriter, r *http.Request) {
-		if err := s.invalidate(r.Context()); err != nil {
+		p := s.now()
+		p.forget()
+		defer p.forget()
+		if err := s.servers[0].drop(r.Context(), p.Mode, p.key); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	})
@@ -347,20 +337,19 @@ func (s *show) handler() http.Handler {
 	})
 }
 
-// state is everything that the page shows.
+// state is everything that the page shows: each mode as it was last on.
 func (s *show) state(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var rows []json.RawMessage
-	for _, m := range modes {
-		if p := s.last[m]; p != nil {
-			rows = append(rows, p.row())
-		}
+	last := map[mode]*phase{}
+	for _, p := range s.phases {
+		last[p.Mode] = p
 	}
+	rows := slices.DeleteFunc([]*phase{last[off], last[on], last[stale], last[near]}, func(p *phase) bool { return p == nil })
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string]any{
 		"setup": fmt.Sprintf("%d servers with %d clients each, on %s. All want one value, which is fresh for %v; a load takes %v when it is alone.",
 			servers, clients, s.Server, ttl, ttl/4),
-		"mode": s.now.Load().Mode, "rows": rows,
+		"mode": s.phases[len(s.phases)-1].Mode, "rows": rows,
 	})
 }
