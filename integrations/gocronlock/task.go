@@ -9,6 +9,7 @@
 package gocronlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,9 +78,7 @@ func Every(period time.Duration) func(now time.Time) string {
 // Task's error matches leasehold.ErrInvalid and names every bad field. A run costs two round
 // trips, and a tick that was completed before costs one.
 func Task(m *mutex.Mutex, name string, cfg Config, fn func(ctx context.Context, token uint64) error) (gocron.Task, error) {
-	if cfg.Keep == 0 {
-		cfg.Keep = DefaultKeep
-	}
+	cfg.Keep = cmp.Or(cfg.Keep, DefaultKeep)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
