@@ -14,10 +14,12 @@ import (
 )
 
 // At most ten calls of a tenant are handled at the same time, in all processes together.
-func newServer(rdb redis.UniversalClient) (*grpc.Server, error) {
+func Example() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+	defer rdb.Close()
 	caps, err := semaphore.New(rdb, semaphore.Config{Name: "calls", Limit: 10, MaxWaiters: 100})
 	if err != nil {
-		return nil, err
+		log.Fatal(err)
 	}
 	capped, err := grpccap.New(caps, grpccap.Config{
 		Key: func(ctx context.Context, method string, req any) string {
@@ -29,18 +31,9 @@ func newServer(rdb redis.UniversalClient) (*grpc.Server, error) {
 		Wait: 2 * time.Second, // then ResourceExhausted
 	})
 	if err != nil {
-		return nil, err
-	}
-	return grpc.NewServer(grpc.UnaryInterceptor(capped.Unary()), grpc.StreamInterceptor(capped.Stream())), nil
-}
-
-func Example() {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
-	defer rdb.Close()
-	server, err := newServer(rdb)
-	if err != nil {
 		log.Fatal(err)
 	}
+	server := grpc.NewServer(grpc.UnaryInterceptor(capped.Unary()), grpc.StreamInterceptor(capped.Stream()))
 	server.Stop()
 	// Output:
 }

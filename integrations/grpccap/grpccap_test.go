@@ -3,6 +3,7 @@ package grpccap_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	pb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -21,6 +23,59 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/semaphore"
 )
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+const tenant = captest.Tenant
+
+func byTenant(context.Context, string, any) string { return tenant }
+
+// service runs what a test wants.
+type service struct {
+	pb.UnimplementedTestServiceServer
+	unary  func(ctx context.Context) error
+	stream func(stream pb.TestService_FullDuplexCallServer) error
+}
+
+func (s *service) UnaryCall(ctx context.Context, _ *pb.SimpleRequest) (*pb.SimpleResponse, error) {
+	return &pb.SimpleResponse{}, s.unary(ctx)
+}
+
+func (s *service) FullDuplexCall(stream pb.TestService_FullDuplexCallServer) error {
+	return s.stream(stream)
+}
+
+// start runs a real server with that cap, and returns it and a client.
+func start(t testing.TB, caps *semaphore.Semaphore, cfg grpccap.Config, s *service, opts ...grpc.DialOption) (*grpc.Server, pb.TestServiceClient) {
+	t.Helper()
+	if cfg.Key == nil {
+		cfg.Key = byTenant
+	}
+	capped := redistest.Must(grpccap.New(caps, cfg))(t)
+	server := grpc.NewServer(grpc.UnaryInterceptor(capped.Unary()), grpc.StreamInterceptor(capped.Stream()))
+	pb.RegisterTestServiceServer(server, s)
+	l := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	conn := redistest.Must(grpc.NewClient(l.Addr().String(), append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...))(t)
+	t.Cleanup(func() {
+		_ = conn.Close()
+		server.Stop()
+		<-served
+	})
+	return server, pb.NewTestServiceClient(conn)
+}
+
+func call(ctx context.Context, client pb.TestServiceClient, opts ...grpc.CallOption) error {
+	_, err := client.UnaryCall(ctx, &pb.SimpleRequest{}, opts...)
+	return err
+}
+
+func inBackground(ctx context.Context, client pb.TestServiceClient) <-chan error {
+	errs := make(chan error, 1)
+	go func() { errs <- call(ctx, client) }()
+	return errs
+}
 
 func wantCode(t *testing.T, err error, want codes.Code) {
 	t.Helper()
@@ -33,16 +88,26 @@ func TestNewNamesEveryBadField(t *testing.T) {
 	redistest.WantText(t, err, "grpccap", "semaphore is nil", "Key is nil", "Wait is -1s; want 0")
 }
 
+// A call is refused for its key, which may come from its metadata, and told when to come back. One without a key needs
+// no permit.
 func TestRefusalSaysWhenToComeBack(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
 		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: 1})
 		b := captest.NewBlocker(t)
-		_, client := start(t, caps, grpccap.Config{}, &service{unary: b.Work})
-		first := inBackground(t.Context(), client)
+		_, client := start(t, caps, grpccap.Config{Key: func(ctx context.Context, method string, req any) string {
+			_, ok := req.(*pb.SimpleRequest)
+			redistest.Check(t, ok && method == "/grpc.testing.TestService/UnaryCall", "the request of %q is a %T", method, req)
+			md, _ := metadata.FromIncomingContext(ctx)
+			return md.Get("tenant")[0]
+		}}, &service{unary: b.Work})
+		of := func(tenant string) context.Context {
+			return metadata.AppendToOutgoingContext(t.Context(), "tenant", tenant)
+		}
+		first := inBackground(of(tenant), client)
 		redistest.Get(t, "the first call", b.Started)
 
 		var trailer metadata.MD
-		err := call(t.Context(), client, grpc.Trailer(&trailer))
+		err := call(of(tenant), client, grpc.Trailer(&trailer))
 		wantCode(t, err, codes.ResourceExhausted)
 		var after time.Duration
 		for _, detail := range status.Convert(err).Details() {
@@ -53,13 +118,15 @@ func TestRefusalSaysWhenToComeBack(t *testing.T) {
 		redistest.Check(t, after > 0 && after <= 30*time.Second, "RetryInfo says %v", after)
 		pushback := trailer.Get("grpc-retry-pushback-ms")
 		redistest.CheckNow(t, len(pushback) == 1, "the trailers are %v", trailer)
-		if ms, err := strconv.Atoi(pushback[0]); err != nil || ms < 1 {
-			t.Errorf("the push-back is %q", pushback[0])
-		}
+		redistest.AtLeast(t, redistest.Must(strconv.Atoi(pushback[0]))(t), 1, "the push-back is %d")
+
+		none := inBackground(of(""), client)
+		redistest.Get(t, "a call without a key", b.Started)
 		b.Release()
 		wantCode(t, redistest.Get(t, "the first answer", first), codes.OK)
+		wantCode(t, redistest.Get(t, "the answer without a key", none), codes.OK)
 		captest.WantState(t, caps, 0, 0)
-		wantCode(t, call(t.Context(), client), codes.OK)
+		wantCode(t, call(of(tenant), client), codes.OK)
 	})
 }
 
@@ -83,11 +150,12 @@ func TestOwnRetriesAreServedOnTheSecondTry(t *testing.T) {
 	redistest.Expect(t, tries.Load(), 2, "%d tries")
 }
 
-func TestClientThatCancelsLeavesTheQueue(t *testing.T) {
+// A client that cancels leaves the queue, or ends its work. A server that stops serves the calls that wait first.
+func TestCallsThatAreCancelledAndThoseThatWait(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
 		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: 1})
 		b := captest.NewBlocker(t)
-		_, client := start(t, caps, grpccap.Config{Wait: time.Minute, FailOpen: true}, &service{unary: b.Work})
+		server, client := start(t, caps, grpccap.Config{Wait: time.Minute, FailOpen: true}, &service{unary: b.Work})
 		working, cancelWorking := context.WithCancel(t.Context())
 		first := inBackground(working, client)
 		ctx := redistest.Get(t, "the first call", b.Started)
@@ -97,62 +165,23 @@ func TestClientThatCancelsLeavesTheQueue(t *testing.T) {
 		cancelWaiting()
 		wantCode(t, redistest.Get(t, "the second answer", second), codes.Canceled)
 		captest.WantState(t, caps, 1, 0)
+		third := inBackground(t.Context(), client)
+		captest.WantState(t, caps, 1, 1)
+		stopped := make(chan struct{})
+		go func() {
+			server.GracefulStop()
+			close(stopped)
+		}()
 		cancelWorking()
 		wantCode(t, redistest.Get(t, "the first answer", first), codes.Canceled)
 		<-ctx.Done()
+		redistest.Get(t, "the third call", b.Started)
+		b.Release()
+		wantCode(t, redistest.Get(t, "the third answer", third), codes.OK)
+		redistest.Get(t, "the stop", stopped)
 		captest.WantState(t, caps, 0, 0)
 		redistest.Expect(t, len(b.Started), 0, "%d more calls were handled")
 	})
-}
-
-// A server that stops serves the calls that wait for a permit first.
-func TestGracefulStopServesWaitingCalls(t *testing.T) {
-	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
-	b := captest.NewBlocker(t)
-	server, client := start(t, caps, grpccap.Config{Wait: time.Minute}, &service{unary: b.Work})
-	calls := []<-chan error{inBackground(t.Context(), client)}
-	redistest.Get(t, "the first call", b.Started)
-	for range 3 {
-		calls = append(calls, inBackground(t.Context(), client))
-	}
-	captest.WantState(t, caps, 1, 3)
-	stopped := make(chan struct{})
-	go func() {
-		server.GracefulStop()
-		close(stopped)
-	}()
-	b.Release()
-	for _, c := range calls {
-		wantCode(t, redistest.Get(t, "an answer", c), codes.OK)
-	}
-	redistest.Get(t, "the stop", stopped)
-	captest.WantState(t, caps, 0, 0)
-}
-
-func TestKeyOfTheCall(t *testing.T) {
-	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
-	var method string
-	b := captest.NewBlocker(t)
-	_, client := start(t, caps, grpccap.Config{Key: func(ctx context.Context, m string, req any) string {
-		method = m
-		if _, ok := req.(*pb.SimpleRequest); !ok {
-			t.Errorf("the request is a %T", req)
-		}
-		md, _ := metadata.FromIncomingContext(ctx)
-		return md.Get("tenant")[0]
-	}}, &service{unary: b.Work})
-	of := func(tenant string) context.Context {
-		return metadata.AppendToOutgoingContext(t.Context(), "tenant", tenant)
-	}
-	first := inBackground(of("acme"), client)
-	redistest.Get(t, "the first call", b.Started)
-	wantCode(t, call(of("acme"), client), codes.ResourceExhausted)
-	redistest.Expect(t, method, "/grpc.testing.TestService/UnaryCall", "the method is %q")
-	none := inBackground(of(""), client)
-	redistest.Get(t, "a call without a key", b.Started)
-	b.Release()
-	wantCode(t, redistest.Get(t, "an answer", first), codes.OK)
-	wantCode(t, redistest.Get(t, "an answer", none), codes.OK)
 }
 
 // A call that fails because it lost its permit is aborted, also if its handler returns the cause of its ctx.
@@ -186,4 +215,66 @@ func TestMistakeAndUnavailable(t *testing.T) {
 		permits = 1
 		wantCode(t, call(t.Context(), client), want)
 	}
+}
+
+// A stream holds its permits until its handler returns. The client of a refused stream learns
+// of that at its first Recv.
+func TestStream(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: 1})
+		started := make(chan struct{}, 1)
+		_, client := start(t, caps, grpccap.Config{Key: func(_ context.Context, _ string, req any) string {
+			redistest.Check(t, req == nil, "the request of a stream is %v", req)
+			return tenant
+		}}, &service{stream: func(stream pb.TestService_FullDuplexCallServer) error {
+			started <- struct{}{}
+			_, err := stream.Recv()
+			if err != nil {
+				return err
+			}
+			return stream.Send(&pb.StreamingOutputCallResponse{})
+		}})
+		first := redistest.Must(client.FullDuplexCall(t.Context()))(t)
+		redistest.Get(t, "the first stream", started)
+		second, err := client.FullDuplexCall(t.Context())
+		redistest.WantErr(t, err)
+		_, err = second.Recv()
+		wantCode(t, err, codes.ResourceExhausted)
+		redistest.Check(t, len(second.Trailer().Get("grpc-retry-pushback-ms")) == 1, "the trailers are %v", second.Trailer())
+		redistest.WantErr(t, first.Send(&pb.StreamingOutputCallRequest{}))
+		redistest.Must(first.Recv())(t)
+		captest.WantState(t, caps, 0, 0)
+	})
+}
+
+// The loss of a lease ends the ctx of the stream. A handler that is blocked in Recv stays there,
+// as the documentation says.
+func TestLossDoesNotWakeRecv(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, target redistest.Target) {
+		caps := captest.New(t, target.Client(t), semaphore.Config{Limit: 1})
+		ctxs, received := make(chan context.Context, 1), make(chan struct{})
+		_, client := start(t, caps, grpccap.Config{}, &service{stream: func(stream pb.TestService_FullDuplexCallServer) error {
+			ctxs <- stream.Context()
+			_, err := stream.Recv()
+			close(received)
+			if err != nil {
+				return err
+			}
+			return stream.Context().Err()
+		}})
+		stream, err := client.FullDuplexCall(t.Context())
+		redistest.WantErr(t, err)
+		ctx := redistest.Get(t, "the stream", ctxs)
+		captest.Revoke(t, caps)
+		<-ctx.Done()
+		redistest.WantErr(t, context.Cause(ctx), leasehold.ErrRevoked)
+		select {
+		case <-received:
+			t.Error("Recv returned: the documentation says otherwise")
+		default:
+		}
+		redistest.WantErr(t, stream.Send(&pb.StreamingOutputCallRequest{}))
+		_, err = stream.Recv()
+		wantCode(t, err, codes.Aborted)
+	})
 }
