@@ -13,10 +13,12 @@ import (
 )
 
 // At most three jobs of a tenant run at the same time, in all processes together.
-func riverConfig(rdb redis.UniversalClient, workers *river.Workers) (*river.Config, error) {
+func Example() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+	defer rdb.Close()
 	caps, err := semaphore.New(rdb, semaphore.Config{Name: "jobs", Limit: 3})
 	if err != nil {
-		return nil, err
+		log.Fatal(err)
 	}
 	capped, err := rivercap.New(caps, rivercap.Config{
 		Key: func(job *rivertype.JobRow) string {
@@ -26,20 +28,12 @@ func riverConfig(rdb redis.UniversalClient, workers *river.Workers) (*river.Conf
 		},
 	})
 	if err != nil {
-		return nil, err
+		log.Fatal(err)
 	}
-	return &river.Config{
+	_ = &river.Config{ // for river.NewClient
 		Middleware: []rivertype.Middleware{capped},
 		Queues:     map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 50}},
-		Workers:    workers,
-	}, nil
-}
-
-func Example() {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
-	defer rdb.Close()
-	if _, err := riverConfig(rdb, river.NewWorkers()); err != nil {
-		log.Fatal(err)
+		Workers:    river.NewWorkers(),
 	}
 	// Output:
 }

@@ -68,9 +68,8 @@ func (ls *lines) delay(key string, err error) time.Duration {
 	now := time.Now()
 	l := ls.of(key)
 	l.refused, l.at = l.ahead(now)+1, now
-	var busy *leasehold.BusyError
-	switch {
-	case errors.As(err, &busy):
+	switch busy, ok := errors.AsType[*leasehold.BusyError](err); {
+	case ok:
 		l.step = max(busy.RetryAfter/time.Duration(2*(busy.Waiting+1)), minStep)
 	case l.step == 0: // its grant came just after its wait
 		l.step = time.Second

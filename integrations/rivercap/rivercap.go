@@ -11,6 +11,7 @@
 package rivercap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,15 +70,9 @@ type Middleware struct {
 // keeps sem, and closes it after the client has stopped. Capping a job costs an Acquire and a
 // Release, two round trips, and each snooze costs what River's do: the update of a row.
 func New(sem *semaphore.Semaphore, cfg Config) (*Middleware, error) {
-	if cfg.MaxWait == 0 {
-		cfg.MaxWait = DefaultMaxWait
-	}
-	if cfg.MaxWaiters == 0 {
-		cfg.MaxWaiters = DefaultMaxWaiters
-	}
-	if cfg.UnavailableDelay == 0 {
-		cfg.UnavailableDelay = DefaultUnavailableDelay
-	}
+	cfg.MaxWait = cmp.Or(cfg.MaxWait, DefaultMaxWait)
+	cfg.MaxWaiters = cmp.Or(cfg.MaxWaiters, DefaultMaxWaiters)
+	cfg.UnavailableDelay = cmp.Or(cfg.UnavailableDelay, DefaultUnavailableDelay)
 	const least = time.Millisecond
 	g, err := gate.New("rivercap", sem, false,
 		keys.Unless(cfg.Key != nil, "Key", "is nil; want a function"),
