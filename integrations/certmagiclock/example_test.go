@@ -2,7 +2,6 @@ package certmagiclock_test
 
 import (
 	"log"
-	"os"
 
 	"github.com/caddyserver/certmagic"
 	"github.com/redis/go-redis/v9"
@@ -12,19 +11,15 @@ import (
 )
 
 // All servers that share the directory obtain each certificate once.
-func certificateStorage(rdb redis.UniversalClient, dir string) (certmagic.Storage, error) {
-	locks, err := mutex.New(rdb, mutex.Config{Name: "certificates"})
-	if err != nil {
-		return nil, err
-	}
-	// Any other certmagic.Storage will do. Its own locks are not used.
-	return certmagiclock.New(&certmagic.FileStorage{Path: dir}, locks)
-}
-
 func Example() {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
 	defer rdb.Close()
-	storage, err := certificateStorage(rdb, os.TempDir())
+	locks, err := mutex.New(rdb, mutex.Config{Name: "certificates"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Any other certmagic.Storage will do. Its own locks are not used.
+	storage, err := certmagiclock.New(&certmagic.FileStorage{Path: "/var/lib/certificates"}, locks)
 	if err != nil {
 		log.Fatal(err)
 	}
