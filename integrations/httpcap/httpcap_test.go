@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"log"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -43,31 +46,11 @@ func TestRefusalSaysWhenToComeBack(t *testing.T) {
 			Title  string
 			Status int
 		}
-		if err := json.Unmarshal([]byte(a.body), &problem); err != nil || problem.Status != 429 || problem.Title == "" {
-			t.Errorf("the body is %q", a.body)
-		}
+		err = json.Unmarshal([]byte(a.body), &problem)
+		redistest.Check(t, err == nil && problem.Status == 429 && problem.Title != "", "the body is %q", a.body)
 		x.finish(t)
 		wantStatus(t, x.url, http.StatusOK) // a client that comes back is served
 	})
-}
-
-// A request that waits is served in its turn, and one that finds the queue full is refused.
-func TestFullQueueRefuses(t *testing.T) {
-	var seen error
-	x := newBusy(t, redistest.MiniClient(t), semaphore.Config{Limit: 1, MaxWaiters: 1}, httpcap.Config{
-		Wait: time.Minute,
-		Refused: func(w http.ResponseWriter, _ *http.Request, err error) {
-			seen = err
-			w.WriteHeader(http.StatusTeapot)
-		},
-	})
-	second := x.send(t)
-	captest.WantState(t, x.caps, 1, 1)
-	if a := wantStatus(t, x.url, http.StatusTeapot); a.Header.Get("Retry-After") == "" {
-		t.Error("there is no Retry-After")
-	}
-	redistest.WantErr(t, seen, leasehold.ErrQueueFull)
-	x.finish(t, second)
 }
 
 // Requests without a key need no permit, and the others as many as Permits says.
@@ -85,19 +68,31 @@ func TestNoKeyNeedsNoPermit(t *testing.T) {
 	x.finish(t, second, keyed)
 }
 
-// A request whose client left while it waited is not served, not even with FailOpen, and leaves
-// its place to the next one.
-func TestClientThatLeftIsNotServed(t *testing.T) {
+// A request that finds the queue full is refused. One whose client left while it waited is not served, not even with
+// FailOpen, and leaves its place to the next one.
+func TestFullQueueAndClientThatLeft(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
-		x := newBusy(t, target.Client(t), semaphore.Config{Limit: 1}, httpcap.Config{Wait: time.Minute, FailOpen: true})
+		var seen error
+		x := newBusy(t, target.Client(t), semaphore.Config{Limit: 1, MaxWaiters: 1}, httpcap.Config{
+			Wait: time.Minute, FailOpen: true,
+			Refused: func(w http.ResponseWriter, _ *http.Request, err error) {
+				seen = err
+				w.WriteHeader(http.StatusTeapot)
+			},
+		})
 		ctx, leave := context.WithCancel(t.Context())
 		second := inBackground(ctx, x.url)
 		captest.WantState(t, x.caps, 1, 1)
+		a := wantStatus(t, x.url, http.StatusTeapot)
+		redistest.Check(t, a.Header.Get("Retry-After") != "", "there is no Retry-After")
+		redistest.WantErr(t, seen, leasehold.ErrQueueFull)
 		leave()
 		redistest.WantErr(t, redistest.Get(t, "the second answer", second).err, context.Canceled)
 		captest.WantState(t, x.caps, 1, 0)
-		x.finish(t)
-		redistest.Expect(t, len(x.Started), 0, "%d more requests were served")
+		third := x.send(t)
+		captest.WantState(t, x.caps, 1, 1)
+		x.finish(t, third)
+		redistest.Expect(t, len(x.Started), 1, "%d more requests were served")
 	})
 }
 
@@ -174,4 +169,51 @@ func TestClosedHandleIsUnavailable(t *testing.T) {
 	}}, nil)
 	wantStatus(t, serve(t, h), http.StatusBadGateway)
 	redistest.WantErr(t, seen, leasehold.ErrClosed)
+}
+
+// The server removes the temporary files of the request that it made, and knows nothing of copies.
+func TestUploadsLeaveNoFile(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	files := func() int { return len(redistest.Must(os.ReadDir(dir))(t)) }
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
+	var outside string
+	inside := capped(t, caps, httpcap.Config{}, func(_ http.ResponseWriter, r *http.Request) {
+		redistest.NoError(t, r.ParseMultipartForm(1))
+		redistest.Check(t, files() != 0, "the upload is in no file: this test tests nothing")
+	})
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		inside.ServeHTTP(w, r)
+		outside = r.FormValue("name")
+	}))
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	_ = form.WriteField("name", "value")
+	part := redistest.Must(form.CreateFormFile("file", "large.bin"))(t)
+	_, _ = io.Copy(part, strings.NewReader(strings.Repeat("x", 1<<20)))
+	_ = form.Close()
+	req := redistest.Must(http.NewRequestWithContext(t.Context(), http.MethodPost, url, &body))(t)
+	req.Header.Set("Content-Type", form.FormDataContentType())
+	a := do(req)
+	redistest.CheckNow(t, a.err == nil && a.StatusCode == http.StatusOK, "%v, %v", a.Response, a.err)
+	redistest.Eventually(t, "no temporary file left", func() bool { return files() == 0 })
+	redistest.Expect(t, outside, "value", "a middleware outside sees the field as %q")
+}
+
+// A log outside of the cap names the route that a mux inside has found.
+func TestOuterMiddlewareSeesThePattern(t *testing.T) {
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /users/{id}", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /panics/{id}", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	patterns := make(chan string, 10) // a client may repeat a GET whose connection broke
+	inside := capped(t, caps, httpcap.Config{}, mux.ServeHTTP)
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() { patterns <- r.Pattern }()
+		inside.ServeHTTP(w, r)
+	}))
+	wantStatus(t, url+"/users/7", http.StatusOK)
+	redistest.Expect(t, <-patterns, "GET /users/{id}", "the pattern is %q outside")
+	get(t.Context(), url+"/panics/7")
+	redistest.Expect(t, <-patterns, "GET /panics/{id}", "the pattern is %q outside after a panic")
 }

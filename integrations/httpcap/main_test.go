@@ -75,9 +75,7 @@ func do(req *http.Request) answer {
 func wantStatus(t *testing.T, url string, want int) answer {
 	t.Helper()
 	a := get(t.Context(), url)
-	if a.err != nil {
-		t.Fatal(a.err)
-	}
+	redistest.WantErr(t, a.err)
 	redistest.Require(t, a.StatusCode, want, "status %d")
 	return a
 }
