@@ -35,9 +35,7 @@ func run(t *testing.T, n, maxRetry int, maxWait time.Duration, work func(id stri
 	mux.HandleFunc("work", func(ctx context.Context, _ *asynq.Task) error {
 		redistest.AtMost(t, running.Add(1), 3, "%d tasks run at the same time")
 		defer running.Add(-1)
-		if ctx.Err() != nil {
-			t.Error("the ctx of a task has ended:", context.Cause(ctx))
-		}
+		redistest.Expect(t, context.Cause(ctx), nil, "the ctx of a task has ended: %v")
 		id, _ := asynq.GetTaskID(ctx)
 		if err := work(id); err != nil {
 			return err
@@ -67,9 +65,8 @@ func run(t *testing.T, n, maxRetry int, maxWait time.Duration, work func(id stri
 		t.Errorf("%d of %d tasks are done", done.Load(), n)
 	}
 	srv.Shutdown()
-	if s, err := caps.Inspect(t.Context(), captest.Tenant); err != nil || s.InUse != 0 || s.Waiting != 0 {
-		t.Errorf("%+v, %v", s, err)
-	}
+	s, err := caps.Inspect(t.Context(), captest.Tenant)
+	redistest.Check(t, err == nil && s.InUse == 0 && s.Waiting == 0, "%+v, %v", s, err)
 	redistest.NoError(t, caps.Close(t.Context()))
 	return redistest.Must(inspector.GetQueueInfo("default"))(t), all.Load()
 }
