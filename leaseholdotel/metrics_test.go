@@ -2,14 +2,23 @@ package leaseholdotel_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"io"
 	"maps"
+	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/attribute"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
@@ -149,70 +158,55 @@ func TestGrantsFromMemoryAreMarked(t *testing.T) {
 	})
 }
 
+// The limits and the queues of watched keys are added up. A family with a Total has other keys in Redis than one without,
+// and one server of a quorum shows who waits for its locks.
 func TestHeldPermitsAndWatchedKeys(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o, reader := meter(t, leaseholdotel.Config{})
-		rdb := leaseholdtest.Client(t)
-		s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "caps", Limit: 2, Observer: o}))(t)
-		stop := redistest.Must(o.Watch(rdb, leaseholdotel.Watched{Type: "semaphore", Family: "caps", Limit: 2, Keys: []string{"a", "idle"}}))(t)
-		redistest.Must(s.AcquireN(t.Context(), "a", 2))(t)
-		for range 3 {
-			go func() { _, _ = s.Acquire(t.Context(), "a") }()
-		}
-		synctest.Wait()
-		time.Sleep(time.Second)
-		wants(t, reader, map[string]float64{
-			"permit.held[{permit}]{semaphore}":  2,
-			"permit.limit[{permit}]{semaphore}": 4,
-			"queue.length[{waiter}]{semaphore}": 3,
+	for about, c := range map[string]struct {
+		watched      leaseholdotel.Watched
+		limit, queue float64 // of a key with five callers, and one that is idle
+	}{
+		"permits":              {leaseholdotel.Watched{Type: "semaphore", Limit: 2}, 2 + 2, 3},
+		"permits with a total": {leaseholdotel.Watched{Type: "semaphore", Limit: 2, Total: true}, 1 + 2, 4}, // the limit of the key is set to 1
+		"locks of a quorum":    {leaseholdotel.Watched{Type: "mutex", Limit: 1}, 1 + 1, 4},
+	} {
+		t.Run(about, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o, reader := meter(t, leaseholdotel.Config{})
+				servers := []redis.UniversalClient{leaseholdtest.Client(t), leaseholdtest.Client(t), leaseholdtest.Client(t)}
+				c.watched.Family, c.watched.Keys = "f", []string{"a", "idle"}
+				stop := redistest.Must(o.Watch(servers[1], c.watched))(t)
+				m := redistest.Must(mutex.NewQuorum(servers, mutex.Config{Name: "f", Observer: o}))(t)
+				cfg := semaphore.Config{Name: "f", Limit: 2, Observer: o}
+				if c.watched.Total {
+					cfg.Total = 10
+				}
+				s := redistest.Must(semaphore.New(servers[1], cfg))(t)
+				if c.watched.Total {
+					redistest.WantErr(t, s.SetLimit(t.Context(), "a", 1))
+				}
+				for range 5 {
+					go func() {
+						if c.watched.Type == "mutex" {
+							_, _ = m.Lock(t.Context(), "a")
+						} else {
+							_, _ = s.Acquire(t.Context(), "a")
+						}
+					}()
+				}
+				synctest.Wait()
+				time.Sleep(time.Second)
+				held, limit, queue := "permit.held[{permit}]{"+c.watched.Type+"}", "permit.limit[{permit}]{"+c.watched.Type+"}", "queue.length[{waiter}]{"+c.watched.Type+"}"
+				wants(t, reader, map[string]float64{held: 5 - c.queue, limit: c.limit, queue: c.queue})
+				stop()
+				redistest.Expect(t, read(t, reader)[queue], 0, "after stop %v wait")
+				redistest.NoError(t, s.Close(context.Background()))
+				redistest.NoError(t, m.Close(context.Background()))
+				redistest.Expect(t, read(t, reader)[held], 0, "%v permits are held after Close")
+				c.watched.Type, c.watched.Total = "mutex", true
+				redistest.Check(t, redistest.ErrorOf(o.Watch(servers[1], c.watched)) != nil, "locks with a total are watched")
+			})
 		})
-		stop()
-		redistest.Expect(t, read(t, reader)["queue.length[{waiter}]{semaphore}"], 0, "after stop %v wait")
-		redistest.NoError(t, s.Close(context.Background()))
-		redistest.Expect(t, read(t, reader)["permit.held[{permit}]{semaphore}"], 0, "%v permits are held after Close")
-	})
-}
-
-// The keys of a family with a Total are other keys in Redis than those of one without.
-func TestKeysOfAFamilyWithATotalAreWatched(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o, reader := meter(t, leaseholdotel.Config{})
-		rdb := leaseholdtest.Client(t)
-		s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "caps", Limit: 2, Total: 10}))(t)
-		_, err := o.Watch(rdb, leaseholdotel.Watched{Type: "semaphore", Family: "caps", Total: true, Limit: 2, Keys: []string{"a", "b", "idle"}})
-		redistest.WantErr(t, err)
-		redistest.WantErr(t, s.SetLimit(t.Context(), "b", 1))
-		for _, key := range []string{"a", "a", "a", "a", "b", "b"} {
-			go func() { _, _ = s.Acquire(t.Context(), key) }()
-		}
-		synctest.Wait()
-		time.Sleep(time.Second)
-		wants(t, reader, map[string]float64{
-			"permit.limit[{permit}]{semaphore}": 2 + 1 + 2,
-			"queue.length[{waiter}]{semaphore}": 2 + 1,
-		})
-		redistest.NoError(t, s.Close(context.Background()))
-		_, err = o.Watch(rdb, leaseholdotel.Watched{Type: "mutex", Family: "caps", Total: true})
-		redistest.Check(t, err != nil, "locks with a total are watched")
-	})
-}
-
-// One server of a quorum shows who waits for its locks.
-func TestLocksOfAQuorumAreWatched(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o, reader := meter(t, leaseholdotel.Config{})
-		servers := []redis.UniversalClient{leaseholdtest.Client(t), leaseholdtest.Client(t), leaseholdtest.Client(t)}
-		m := redistest.Must(mutex.NewQuorum(servers, mutex.Config{Name: "jobs"}))(t)
-		redistest.Must(o.Watch(servers[1], leaseholdotel.Watched{Type: "mutex", Family: "jobs", Limit: 1, Keys: []string{"a", "idle"}}))(t)
-		redistest.Must(m.Lock(t.Context(), "a"))(t)
-		for range 3 {
-			go func() { _, _ = m.Lock(t.Context(), "a") }()
-		}
-		synctest.Wait()
-		time.Sleep(time.Second)
-		wants(t, reader, map[string]float64{"permit.limit[{permit}]{mutex}": 2, "queue.length[{waiter}]{mutex}": 3})
-		redistest.NoError(t, m.Close(context.Background()))
-	})
+	}
 }
 
 // A nil Observer, which Default is after an error, observes nothing.
@@ -231,4 +225,42 @@ func TestGuardedWritesThatAreRefusedAreCounted(t *testing.T) {
 		redistest.Check(t, o.CountGuard("orders", g.Set(t.Context(), "k", 6, "old", time.Minute)) != nil, "the guard took a write with an older token")
 		redistest.Expect(t, read(t, reader)["guard.refused[{write}]{mutex}"], 1, "%v refused writes")
 	})
+}
+
+// The recipe of docs/telemetry.md, in all situations: what Prometheus then scrapes has
+// every series that the dashboard and the alert rules ask for.
+func TestPrometheusRecipeServesTheDashboardAndTheAlerts(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	e := redistest.Must(exporter.New(exporter.WithRegisterer(registry)))(t)
+	telemetry := redistest.Must(leaseholdotel.New(leaseholdotel.Config{MeterProvider: sdk.NewMeterProvider(sdk.WithReader(e))}))(t)
+	for _, s := range situations.All {
+		t.Run(s.Name, func(t *testing.T) { s.Run(t, telemetry, nil, func() {}) })
+	}
+	_ = telemetry.CountGuard("orders", fmt.Errorf("set: %w", leasehold.ErrFenced))
+	redistest.Must(telemetry.Watch(leaseholdtest.Client(t), leaseholdotel.Watched{Type: "semaphore", Family: "caps", Limit: 3, Keys: []string{"k"}}))(t)
+
+	reply := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(reply, httptest.NewRequest("GET", "/metrics", nil))
+	scraped, _ := io.ReadAll(reply.Body)
+
+	series := regexp.MustCompile(`leasehold_[a-z_]+`)
+	asked := map[string]bool{}
+	for _, file := range []string{"../docs/telemetry/dashboard.json", "../docs/telemetry/alerts.yml", "../docs/telemetry.md"} {
+		text := redistest.Must(os.ReadFile(file))(t)
+		redistest.Check(t, !strings.HasSuffix(file, ".json") || json.Valid(text), "%s is no JSON", file)
+		for _, name := range series.FindAllString(string(text), -1) {
+			switch name {
+			case "leasehold_type", "leasehold_family", "leasehold_outcome": // the labels
+			default:
+				asked[name] = true
+			}
+		}
+	}
+	redistest.Check(t, len(asked) >= 15, "the dashboard and the alerts ask for %d series only: %v", len(asked), asked)
+	for name := range asked {
+		redistest.Check(t, strings.Contains(string(scraped), "\n"+name+"{"), "no series %s is scraped", name)
+	}
+	if t.Failed() {
+		t.Logf("scraped:\n%s", regexp.MustCompile(`(?m)^# .*\n|^.*_bucket.*\n`).ReplaceAllString(string(scraped), ""))
+	}
 }

@@ -1,6 +1,7 @@
 package leaseholdotel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,20 +57,14 @@ func New(cfg Config) (*Observer, error) {
 	if cfg.TracerProvider == nil {
 		cfg.TracerProvider = otel.GetTracerProvider()
 	}
-	if cfg.SlowWait == 0 {
-		cfg.SlowWait = 5 * time.Millisecond
-	}
 	if cfg.MaxFamilies < 0 {
 		return nil, fmt.Errorf("leaseholdotel: MaxFamilies is %d; want 0 (100) or more", cfg.MaxFamilies)
 	}
-	if cfg.MaxFamilies == 0 {
-		cfg.MaxFamilies = 100
-	}
 	o := &Observer{
 		meter: cfg.MeterProvider.Meter(scope), tracer: cfg.TracerProvider.Tracer(scope),
-		slowWait: cfg.SlowWait, watched: map[*watch]struct{}{},
+		slowWait: cmp.Or(cfg.SlowWait, 5*time.Millisecond), watched: map[*watch]struct{}{},
 	}
-	o.sets.most = cfg.MaxFamilies
+	o.sets.most = cmp.Or(cfg.MaxFamilies, 100)
 	o.batch.record = o.recordUse
 	if err := errors.Join(o.instruments.make(o.meter)...); err != nil {
 		return nil, fmt.Errorf("leaseholdotel: %w", err)
