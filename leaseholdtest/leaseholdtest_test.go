@@ -2,7 +2,6 @@ package leaseholdtest_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -50,18 +49,14 @@ func TestOutage(t *testing.T) {
 		lock := redistest.Must(m.Lock(t.Context(), "daily"))(t)
 		began, end := time.Now(), leaseholdtest.Outage(rdb)
 		redistest.WantErr(t, redistest.ErrorOf(m.TryLock(t.Context(), "weekly")), leasehold.ErrUnavailable)
-		if _, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error { p.Get(t.Context(), "k"); return nil }); err == nil {
-			t.Error("a pipeline succeeds")
-		}
+		_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error { p.Get(t.Context(), "k"); return nil })
+		redistest.Check(t, err != nil, "a pipeline succeeds")
 		redistest.Expect(t, other.Ping(t.Context()).Err(), nil, "another client: %v")
 		<-lock.Context().Done()
-		if err := context.Cause(lock.Context()); !errors.Is(err, leasehold.ErrLost) || time.Since(began) > 30*time.Second {
-			t.Errorf("after %v: %v; want ErrLost within 30s", time.Since(began), err)
-		}
+		redistest.WantErr(t, context.Cause(lock.Context()), leasehold.ErrLost)
+		redistest.AtMost(t, time.Since(began), 30*time.Second, "it is lost after %v")
 		end()
-		again, err := m.Lock(t.Context(), "daily")
-		redistest.CheckNow(t, err == nil, "after the outage: %v", err)
-		redistest.NoError(t, again.Unlock())
+		redistest.NoError(t, redistest.Must(m.Lock(t.Context(), "daily"))(t).Unlock())
 	})
 }
 
@@ -84,11 +79,9 @@ func TestClockMovesBetweenCommands(t *testing.T) {
 		for range 2 {
 			times, err := rdb.Eval(t.Context(), script, nil).StringSlice()
 			redistest.CheckNow(t, err == nil && times[0]+times[1] == times[2]+times[3], "times in a script: %v, %v", times, err)
-			if now := times[0] + "." + times[1]; now == last {
-				t.Errorf("the clock stands at %s", now)
-			} else {
-				last = now
-			}
+			now := times[0] + "." + times[1]
+			redistest.Check(t, now != last, "the clock stands at %s", now)
+			last = now
 			time.Sleep(10 * time.Millisecond)
 		}
 	})
