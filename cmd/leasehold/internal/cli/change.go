@@ -270,11 +270,11 @@ func (a *app) limitSet(x limit, before listing.State, known bool) {
 	fmt.Fprintf(a.out, "To go back to the configured figure%s: leasehold set-limit --semaphore %s %s 0\n", of, quoted(x.family), flag)
 }
 
+var plain = regexp.MustCompile(`^[-_./:@0-9A-Za-z]+$`)
+
 // quoted is a name as a shell takes it.
 func quoted(name string) string {
-	if name != "" && strings.IndexFunc(name, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@", r))
-	}) < 0 {
+	if plain.MatchString(name) {
 		return name
 	}
 	safe := text.Safe(name)

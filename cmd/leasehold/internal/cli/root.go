@@ -129,15 +129,13 @@ func (a *app) dialAll(ctx context.Context, urls []string) (all []redis.Universal
 // withCode gives an error of the network, and one of the user's rights, its exit code. The server refuses a
 // command before it does anything; what it refuses within a script is another error.
 func withCode(err error) error {
-	var network net.Error
-	var coded *run.Error
 	switch {
-	case err == nil, errors.As(err, &coded):
+	case err == nil, errors.As(err, new(*run.Error)):
 	case redis.IsAuthError(err):
 		return &run.Error{Code: run.CodeRefused, Err: fmt.Errorf("redis refuses the user name or the password: %w; see --redis-user and --redis-password-file", err)}
 	case redis.IsPermissionError(err):
 		return &run.Error{Code: run.CodeRefused, Err: fmt.Errorf("the user lacks a right: %w; leasehold doctor lists the rights that are missing", err)}
-	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, new(net.Error)), errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded):
 		return &run.Error{Code: run.CodeUnreachable, Err: fmt.Errorf("redis is out of reach: %w; check its address (--redis, $REDIS_URL) and the network", err)}
 	}
 	return err
@@ -158,8 +156,8 @@ func Execute(ctx context.Context, args []string) (code, signal int) {
 	if err == nil {
 		return 0, 0
 	}
-	var e *run.Error
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*run.Error](err)
+	if !ok {
 		e = &run.Error{Code: 1, Err: err}
 		if isUsage(err) {
 			// A command that is similar is named on lines of its own.
@@ -215,12 +213,8 @@ func (a *app) json(v any) error {
 
 // isUsage tells the errors that cobra makes of arguments it can't place.
 func isUsage(err error) bool {
-	for _, begin := range []string{"unknown command", "unknown flag", "required flag", "invalid argument", "accepts ", "requires ", "if any flags in the group", "at least one of the flags"} {
-		if strings.HasPrefix(err.Error(), begin) {
-			return true
-		}
-	}
-	return false
+	known := []string{"unknown command", "unknown flag", "required flag", "invalid argument", "accepts ", "requires ", "if any flags in the group", "at least one of the flags"}
+	return slices.ContainsFunc(known, func(begin string) bool { return strings.HasPrefix(err.Error(), begin) })
 }
 
 // version is that of the module, or of the commit that the command was built from.

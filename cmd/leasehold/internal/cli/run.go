@@ -71,8 +71,7 @@ Exit codes: the program's own, or 128 + the number of the signal that ended it;
 				return usage(err)
 			}
 			code, err := run.Run(func(ctx context.Context) ([]redis.UniversalClient, error) { return a.dialAll(ctx, quorum) }, o)
-			var e *run.Error
-			if errors.As(err, &e) && e.Code == run.CodeConflict {
+			if e, ok := errors.AsType[*run.Error](err); ok && e.Code == run.CodeConflict {
 				e.Code = conflict
 				if conflict == 0 {
 					fmt.Fprintln(a.err, message(e.Err, nil))

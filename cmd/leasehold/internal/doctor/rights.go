@@ -184,10 +184,5 @@ func (v *visit) promises() {
 }
 
 func (v *visit) followed() bool {
-	for _, n := range v.nodes {
-		if len(n.replicas()) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.nodes, func(n node) bool { return len(n.replicas()) > 0 })
 }

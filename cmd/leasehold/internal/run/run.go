@@ -110,13 +110,10 @@ func lookUp(name string) (string, error) {
 
 // cause is what an error of the system says, without the call and the path.
 func cause(err error) error {
-	for {
-		next := errors.Unwrap(err)
-		if next == nil {
-			return err
-		}
+	for next := err; next != nil; next = errors.Unwrap(err) {
 		err = next
 	}
+	return err
 }
 
 // runsAsAnother reports whether the file is a program that runs as another user, so that this one may not end it.

@@ -144,16 +144,14 @@ var errSilent = fmt.Errorf("%w: Redis has not answered in time, and the program 
 
 // refused gives the reason why there is no lease its exit code.
 func refused(err error, o Options) error {
-	var known *Error
 	switch {
-	case errors.As(err, &known), errors.Is(err, errComplete):
+	case errors.As(err, new(*Error)), errors.Is(err, errComplete):
 		return err
 	case errors.Is(err, leasehold.ErrLost):
 		return failed(CodeLost, err)
 	case errors.Is(err, leasehold.ErrBusy), errors.Is(err, leasehold.ErrQueueFull), errors.Is(err, errWaitOver):
 		why, kind, show := err.Error(), "mutex", "show"
-		var busy *leasehold.BusyError
-		if errors.As(err, &busy) {
+		if busy, ok := errors.AsType[*leasehold.BusyError](err); ok {
 			why = fmt.Sprintf("%d of %d in use, %d waiting", busy.InUse, busy.Limit, busy.Waiting)
 		}
 		if o.Mutex == "" {
