@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -41,9 +43,8 @@ func TestAnswerThatCannotBeWrittenIsAnError(t *testing.T) {
 			var errs strings.Builder
 			cmd.Stdout, cmd.Stderr = out, &errs
 			_ = cmd.Run()
-			if code := cmd.ProcessState.ExitCode(); code != 74 || !strings.Contains(errs.String(), "standard output") {
-				t.Errorf("%v with %s ends with %d: %s", args, about, code, errs.String())
-			}
+			code := cmd.ProcessState.ExitCode()
+			redistest.Check(t, code == 74 && strings.Contains(errs.String(), "standard output"), "%v with %s ends with %d: %s", args, about, code, errs.String())
 		}
 	}
 	redistest.WantErr(t, l.Unlock())
@@ -71,15 +72,11 @@ func TestDemoHasSomethingToPutRight(t *testing.T) {
 	}
 	ask := func(args ...string) (all []use) {
 		t.Helper()
-		cmd := command(t, url, args...)
-		cmd.Stderr = os.Stderr
-		out, err := cmd.Output()
+		out, err := command(t, url, args...).Output()
 		redistest.CheckNow(t, err == nil, "%v: %v", args, err)
-		for line := range strings.Lines(string(out)) {
+		for in := json.NewDecoder(bytes.NewReader(out)); in.More(); {
 			var u use
-			if err := json.Unmarshal([]byte(line), &u); err != nil {
-				t.Fatalf("%v: %v: %s", args, err, line)
-			}
+			redistest.WantErr(t, in.Decode(&u))
 			all = append(all, u)
 		}
 		return all
@@ -87,12 +84,7 @@ func TestDemoHasSomethingToPutRight(t *testing.T) {
 	find := func(family, key string, is func(use) bool) {
 		t.Helper()
 		redistest.Eventually(t, family+"/"+key, func() bool {
-			for _, u := range ask("ls", "--json", "--family", family) {
-				if u.Key == key && is(u) {
-					return true
-				}
-			}
-			return false
+			return slices.ContainsFunc(ask("ls", "--json", "--family", family), func(u use) bool { return u.Key == key && is(u) })
 		})
 	}
 	find("imports", "acme", func(u use) bool { return u.InUse >= 5 && u.Waiting > 0 })
@@ -112,34 +104,24 @@ func TestDemoHasSomethingToPutRight(t *testing.T) {
 		id, label := holder()
 		return id != lost && label == "node-3"
 	})
-	typed := typedOnCall(t)
-	for _, line := range typed {
+	// The commands of the table that docs/operations.md begins with; not doctor, which finds fault with the demo's server.
+	table, _, _ := strings.Cut(string(redistest.Must(os.ReadFile("../../docs/operations.md"))(t)), "\n## ")
+	typed := regexp.MustCompile("`(leasehold (?:ls|show|set-limit|revoke) --[^`]+)`").FindAllStringSubmatch(table, -1)
+	for _, found := range typed {
+		line := found[1]
 		if strings.Contains(line, " ID") {
 			id, _ := holder()
 			line = strings.Replace(line, " ID", " -- "+id, 1)
 		}
 		cmd := exec.Command("sh", "-c", strings.Replace(line, "leasehold", `"$0"`, 1), command(t, url).Path)
 		cmd.Env = command(t, url).Env
-		if out, err := cmd.CombinedOutput(); err != nil || len(out) == 0 {
-			t.Errorf("%s: %v: %s", line, err, out)
-		}
+		out, err := cmd.CombinedOutput()
+		redistest.Check(t, err == nil && len(out) > 0, "%s: %v: %s", line, err, out)
 	}
 	redistest.Check(t, len(typed) >= 8, "docs/operations.md says only %q", typed)
 	find("jobs", "backup", func(u use) bool { return u.Waiting <= 1 })
 	x.signal(syscall.SIGTERM)
 	x.ends(0)
-}
-
-// typedOnCall are the commands of the table that docs/operations.md begins with; not doctor,
-// which finds fault with the demo's server.
-func typedOnCall(t *testing.T) (lines []string) {
-	t.Helper()
-	text := redistest.Must(os.ReadFile("../../docs/operations.md"))(t)
-	table, _, _ := strings.Cut(string(text), "\n## ")
-	for _, found := range regexp.MustCompile("`(leasehold (?:ls|show|set-limit|revoke) --[^`]+)`").FindAllStringSubmatch(table, -1) {
-		lines = append(lines, found[1])
-	}
-	return lines
 }
 
 func servePage(t *testing.T, files int, args ...string) (url string) {

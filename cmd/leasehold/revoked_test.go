@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -51,19 +52,6 @@ func TestRevokedProgramIsStopped(t *testing.T) {
 	}
 }
 
-// A tool that waits and whose place is revoked ends as one whose lease is lost, and its program never runs.
-func TestRevokedWaiterRunsNothing(t *testing.T) {
-	s := newSite(t)
-	locks := s.locks(0)
-	l := redistest.Must(locks.Lock(t.Context(), "k"))(t)
-	x := s.run("--", "echo", "on")
-	s.awaitWaiter()
-	s.revokes(redistest.Must(locks.Inspect(t.Context(), "k"))(t).Waiters[0].ID).ends(0)
-	x.ends(124)
-	x.says("")
-	redistest.WantErr(t, l.Unlock())
-}
-
 // The program that comes next starts once the tool of a revoked one has noted that its program has ended, long
 // before the revoked lease would have. A tool that is not to wait ends until then.
 func TestNextProgramStartsAfterARevokedOne(t *testing.T) {
@@ -85,9 +73,8 @@ func TestNextProgramStartsAfterARevokedOne(t *testing.T) {
 	redistest.CheckNow(t, err == nil && len(entries) == 2 && entries[1].Values["what"] == "ended" && entries[1].Values["id"] == entries[0].Values["id"],
 		"the audit has %v, %v; want the revocation and its end", entries, err)
 	ms, _, _ := strings.Cut(entries[1].ID, "-")
-	if noted, _ := strconv.ParseInt(ms, 10, 64); began/1e6 < noted {
-		t.Errorf("the next program began %d ms before it was noted that the first one has ended", noted-began/1e6)
-	}
+	noted := redistest.Must(strconv.ParseInt(ms, 10, 64))(t)
+	redistest.AtLeast(t, began/1e6, noted, "the next program began before it was noted that the first one has ended: in ms %d")
 	next.signal(syscall.SIGTERM)
 	next.ends(128 + 15)
 	redistest.AtMost(t, time.Since(at), time.Minute, "all that took %v")
@@ -136,12 +123,9 @@ func TestToolWithoutARightToTheAudit(t *testing.T) {
 		t.Skip("the embedded server has no users")
 	}
 	s := newSite(t)
-	for _, more := range [][]any{nil, {"+xrevrange", "+xadd"}} {
-		args := []any{"acl", "setuser", s.name, "reset", "on", ">secret"}
-		for _, rule := range redistest.Must(redistest.DocumentedACL())(t) {
-			args = append(args, rule)
-		}
-		redistest.WantErr(t, s.rdb.Do(t.Context(), append(args, more...)...).Err())
+	documented := redistest.Must(redistest.DocumentedACL())(t)
+	for _, more := range [][]string{nil, {"+xrevrange", "+xadd"}} {
+		redistest.WantErr(t, s.rdb.ACLSetUser(t.Context(), s.name, slices.Concat([]string{"reset", "on", ">secret"}, documented, more)...).Err())
 		x := s.run("--redis", "redis://"+s.name+":secret@"+s.addr, "--", "true")
 		x.ends(0)
 		said := x.stderr.String()
@@ -176,9 +160,8 @@ func TestRunOnAllDeployments(t *testing.T) {
 		redistest.Check(t, high > low, "token %d comes after %d", high, low)
 		second.signal(syscall.SIGTERM)
 		second.ends(128 + 15)
-		if state := redistest.Must(locks.Inspect(t.Context(), "k"))(t); state.Held || state.Waiting > 0 {
-			t.Errorf("at the end: %+v", state)
-		}
+		state = redistest.Must(locks.Inspect(t.Context(), "k"))(t)
+		redistest.Check(t, !state.Held && state.Waiting == 0, "at the end: %+v", state)
 		redistest.WantErr(t, locks.Close(t.Context()))
 	})
 }

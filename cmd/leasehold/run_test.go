@@ -20,6 +20,10 @@ func TestExitCodes(t *testing.T) {
 	busy := s.holds()
 	const hostile = "\x1b[2J"
 	defer redistest.Must(s.locks(time.Minute).Lock(t.Context(), hostile))(t).Unlock()
+	// A permit of run is none of a family of that name with a total: docs/run.md says so.
+	total := redistest.Must(semaphore.New(s.rdb, semaphore.Config{Name: s.name, Limit: 1, Total: 1}))(t)
+	defer total.Close(t.Context())
+	defer redistest.Must(total.TryAcquire(t.Context(), "k"))(t).Release()
 	plain, empty := filepath.Join(t.TempDir(), "plain"), filepath.Join(t.TempDir(), "empty")
 	redistest.WantErr(t, os.WriteFile(plain, []byte("no program"), 0o644))
 	redistest.WantErr(t, os.WriteFile(empty, []byte("\n"), 0o600))
@@ -38,7 +42,7 @@ func TestExitCodes(t *testing.T) {
 		"a signal":          {of("c", "--", "sh", "-c", "kill -KILL $$"), 137},
 		// It would be waited for until the grace is over.
 		"an orphan that has ended":   {of("d", "--ttl", "10m", "--grace", "2m", "--", "sh", "-c", "(sh -c : &); sleep 0.3; exit 3"), 3},
-		"a permit":                   {permit("--limit", "2", "--", "sh", "-c", "exit 3"), 3},
+		"a permit":                   {permit("--limit", "1", "--wait", "0", "--", "sh", "-c", "exit 3"), 3},
 		"busy":                       {s.args("--wait", "0", "--", "true"), 75},
 		"busy, and that's fine":      {s.args("--wait", "0", "--conflict-exit-code", "0", "--", "true"), 0},
 		"busy, with another code":    {s.args("--wait", "0", "--conflict-exit-code", "9", "--", "true"), 9},
@@ -97,7 +101,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-func TestProgramGetsKeyTokenAndInput(t *testing.T) {
+func TestProgramGetsKeyTokenInputAndArguments(t *testing.T) {
 	s := newSite(t)
 	run := func(args ...string) string {
 		t.Helper()
@@ -113,16 +117,11 @@ func TestProgramGetsKeyTokenAndInput(t *testing.T) {
 	redistest.AtLeast(t, redistest.Must(strconv.ParseUint(words[2], 10, 64))(t), 1e15, "its token is %d")
 	got := run("--semaphore", s.name, "--limit", "1", "--key", "k", "--", "sh", "-c", script)
 	redistest.CheckNow(t, got == "input|k||sh|", "under a permit it sees %q", got)
-}
 
-// The guard passes them on, and what it is told itself does not bound them.
-func TestProgramGetsItsArgumentsAsTheyAre(t *testing.T) {
-	s := newSite(t)
-	words := append([]string{"caf\xe9", "", "<&>\u2028", "a\nb"}, slices.Repeat([]string{strings.Repeat("x", 100)}, 2000)...)
-	cmd := command(t, s.url, s.args(append([]string{"--", "printf", `%s\n`}, words...)...)...)
-	got, err := cmd.Output()
-	redistest.WantErr(t, err)
-	redistest.Check(t, string(got) == strings.Join(words, "\n")+"\n", "of %d arguments the program gets %d bytes: %.60q", len(words), len(got), got)
+	// The guard passes the arguments on, and what it is told itself does not bound them.
+	words = append([]string{"caf\xe9", "", "<&>\u2028", "a\nb"}, slices.Repeat([]string{strings.Repeat("x", 100)}, 2000)...)
+	printed, err := command(t, s.url, s.args(append([]string{"--", "printf", `%s\n`}, words...)...)...).Output()
+	redistest.Check(t, err == nil && string(printed) == strings.Join(words, "\n")+"\n", "of %d arguments the program gets %d bytes: %.60q, %v", len(words), len(printed), printed, err)
 }
 
 // group is a program with a child of its own that outlives signals to itself; it prints the pids of both.
@@ -163,6 +162,7 @@ func TestCutNetworkStopsTheProgramInTime(t *testing.T) {
 	x.ends(124)
 }
 
+// A tool that is ended while it waits runs nothing.
 func TestSignalWhileWaitingLeavesNoWaiter(t *testing.T) {
 	s := newSite(t)
 	s.holds()
@@ -177,16 +177,12 @@ func TestSignalWhileWaitingLeavesNoWaiter(t *testing.T) {
 		redistest.Check(t, !strings.Contains(x.stderr.String(), "goroutine"), "%v writes stacks: %s", sig, &x.stderr)
 		redistest.Expect(t, s.rdb.ZCard(t.Context(), s.part("queue")).Val(), 0, "after %v %d wait", sig)
 	}
-}
-
-// A permit of run is none of a family of that name with a total: docs/run.md says so.
-func TestPermitCountsBesideATotal(t *testing.T) {
-	s := newSite(t)
-	permits := redistest.Must(semaphore.New(s.rdb, semaphore.Config{Name: s.name, Limit: 1, Total: 1}))(t)
-	l := redistest.Must(permits.TryAcquire(t.Context(), "k"))(t)
-	start(t, s.url, "run", "--semaphore", s.name, "--key", "k", "--limit", "1", "--wait", "0", "--", "sh", "-c", "exit 4").ends(4)
-	redistest.WantErr(t, l.Release())
-	redistest.WantErr(t, permits.Close(t.Context()))
+	// A tool whose place is revoked ends as one whose lease is lost.
+	x := s.run("--", "echo", "on")
+	s.awaitWaiter()
+	s.revokes(redistest.Must(s.locks(0).Inspect(t.Context(), "k"))(t).Waiters[0].ID).ends(0)
+	x.ends(124)
+	x.says("")
 }
 
 // A signal goes to the program alone: it decides about its children.

@@ -2,8 +2,8 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -132,16 +132,13 @@ func TestProgramOfAnotherUser(t *testing.T) {
 		_ = cmd.Run()
 		return cmd.ProcessState.ExitCode(), o.String(), e.String()
 	}
-	_, out, errs := run("--lost", "warn", "--", roots, "become")
-	if !strings.Contains(out, "as 0") {
+	if _, out, errs := run("--lost", "warn", "--", roots, "become"); !strings.Contains(out, "as 0") {
 		t.Skipf("programs do not run as their owners here: %q %q", out, errs)
 	}
-	if code, out, errs := run("--", roots, "become"); code != 126 || out != "" || !strings.Contains(errs, "sudo leasehold run") {
-		t.Errorf("a program of root's ends with %d: %q %q", code, out, errs)
-	}
-	if code, out, errs := run("--", "sh", "-c", roots+" become; exit 4"); code != 4 || !strings.Contains(out, "as 0") || !strings.Contains(errs, "as another user") {
-		t.Errorf("one in a script ends with %d: %q %q", code, out, errs)
-	}
+	code, out, errs := run("--", roots, "become")
+	redistest.Check(t, code == 126 && out == "" && strings.Contains(errs, "sudo leasehold run"), "a program of root's ends with %d: %q %q", code, out, errs)
+	code, out, errs = run("--", "sh", "-c", roots+" become; exit 4")
+	redistest.Check(t, code == 4 && strings.Contains(out, "as 0") && strings.Contains(errs, "as another user"), "one in a script ends with %d: %q %q", code, out, errs)
 	s.wantFree()
 }
 
@@ -177,19 +174,15 @@ func ptyOf(t *testing.T, cmd *exec.Cmd) *pty {
 	p := &pty{t: t, master: master, tool: &tool{t: t, cmd: cmd, done: make(chan struct{})}}
 	go func() { _ = cmd.Wait(); close(p.tool.done) }()
 	t.Cleanup(func() { _ = cmd.Process.Kill(); <-p.tool.done; _ = master.Close() })
-	go func() {
-		buf := make([]byte, 4096)
-		for {
-			n, err := master.Read(buf)
-			p.mu.Lock()
-			p.seen.Write(buf[:n])
-			p.mu.Unlock()
-			if err != nil && !errors.Is(err, syscall.EINTR) {
-				return
-			}
-		}
-	}()
+	go func() { _, _ = io.Copy(p, master) }()
 	return p
+}
+
+// Write takes down what the terminal shows.
+func (p *pty) Write(text []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen.Write(text)
 }
 
 func (p *pty) count(text string) int {

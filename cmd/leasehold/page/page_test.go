@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -92,10 +91,8 @@ func TestNothingFromElsewhereAndNoFrames(t *testing.T) {
 	for _, path := range []string{"/", "/app.js", "/chart.js", "/login.js", "/style.css", "/icon.svg", "/nothing"} {
 		resp, body := get(t, s.URL+path)
 		policy := resp.Header.Get("Content-Security-Policy")
-		if !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "frame-ancestors 'none'") || resp.Header.Get("X-Frame-Options") != "DENY" ||
-			resp.Header.Get("X-Content-Type-Options") != "nosniff" || strings.Contains(policy, "unsafe") {
-			t.Errorf("%s: headers are %v", path, resp.Header)
-		}
+		redistest.Check(t, strings.Contains(policy, "default-src 'none'") && strings.Contains(policy, "frame-ancestors 'none'") && !strings.Contains(policy, "unsafe") &&
+			resp.Header.Get("X-Frame-Options") == "DENY" && resp.Header.Get("X-Content-Type-Options") == "nosniff", "%s: headers are %v", path, resp.Header)
 		redistest.Check(t, path == "/nothing" || resp.StatusCode == http.StatusOK, "%s: %s", path, resp.Status)
 		redistest.Check(t, !strings.Contains(strings.ReplaceAll(body, "http://www.w3.org/2000/svg", ""), "http") || path == "/nothing",
 			"%s names an address elsewhere", path)
@@ -114,9 +111,8 @@ func TestTokenAndOriginAreChecked(t *testing.T) {
 		resp, _ := get(t, s.URL+"/events?kind=nope", "Authorization", given)
 		redistest.Check(t, resp.StatusCode == want, "with %q: %s", given, resp.Status)
 	}
-	if resp, body := get(t, s.URL); resp.StatusCode != http.StatusOK || !strings.Contains(body, `id="login"`) {
-		t.Errorf("the page without a token: %s %s", resp.Status, body)
-	}
+	resp, body := get(t, s.URL)
+	redistest.Check(t, resp.StatusCode == http.StatusOK && strings.Contains(body, `id="login"`), "the page without a token: %s %s", resp.Status, body)
 	login := func(given string, header ...string) *http.Response {
 		resp, _ := post(t, s.URL+"/login", url.Values{"token": {given}}, header...)
 		return resp
@@ -127,15 +123,14 @@ func TestTokenAndOriginAreChecked(t *testing.T) {
 	} {
 		redistest.Check(t, resp.StatusCode == http.StatusForbidden && len(resp.Cookies()) == 0, "%s: %s", about, resp.Status)
 	}
-	resp := login(token)
+	resp = login(token)
 	redistest.CheckNow(t, resp.StatusCode == http.StatusSeeOther && len(resp.Cookies()) == 1 && resp.Header.Get("Location") == "./",
 		"the token: %s %v", resp.Status, resp.Header)
 	c := resp.Cookies()[0]
 	redistest.Check(t, c.HttpOnly && c.SameSite == http.SameSiteStrictMode && !strings.Contains(c.Value, token),
 		"the cookie is %v", c)
-	if resp, body := get(t, s.URL, "Cookie", c.Name+"="+c.Value); resp.StatusCode != http.StatusOK || !strings.Contains(body, `id="families"`) {
-		t.Errorf("with the cookie: %s", resp.Status)
-	}
+	resp, body = get(t, s.URL, "Cookie", c.Name+"="+c.Value)
+	redistest.Check(t, resp.StatusCode == http.StatusOK && strings.Contains(body, `id="families"`), "with the cookie: %s", resp.Status)
 }
 
 // A page of somebody else's, whose name points to this machine, reads nothing.
@@ -150,7 +145,7 @@ func TestOtherNamesAreRefused(t *testing.T) {
 	}
 }
 
-// A service mounts the page. Its bound of requests ends no stream.
+// A service mounts the page. Its bound of requests ends no stream, and Close ends all of them.
 func TestMountedBelowAPath(t *testing.T) {
 	t.Parallel()
 	p := redistest.Must(page.New(redistest.MiniClient(t), page.Options{}))(t)
@@ -164,13 +159,17 @@ func TestMountedBelowAPath(t *testing.T) {
 	resp, body := get(t, s.URL+"/leases/")
 	redistest.Check(t, resp.StatusCode == http.StatusOK && !strings.Contains(body, `="/`),
 		"%s, with absolute paths: %v", resp.Status, strings.Contains(body, `="/`))
-	if resp, _ := get(t, s.URL+"/leases/app.js"); resp.StatusCode != http.StatusOK {
-		t.Errorf("app.js: %s", resp.Status)
-	}
+	resp, _ = get(t, s.URL+"/leases/app.js")
+	redistest.Expect(t, resp.StatusCode, http.StatusOK, "app.js: %d")
 	states := watch(t, s.URL+"/leases/events")
 	for range 3 {
 		redistest.CheckNow(t, redistest.Get(t, "a state", states) != nil, "the stream has ended")
 	}
+	p.Close()
+	redistest.Eventually(t, "the end of the stream", func() bool {
+		_, open := <-states
+		return !open
+	})
 }
 
 // A client that never sends the rest of its request does not stay in a server that has no bound of its own.
@@ -299,22 +298,6 @@ func TestOutageIsSaid(t *testing.T) {
 	redistest.Eventually(t, "its end", func() bool { return !trouble() })
 }
 
-// Close ends what browsers watch, and its goroutines.
-func TestCloseEndsAll(t *testing.T) {
-	rdb := redistest.MiniClient(t)
-	p := redistest.Must(page.New(rdb, page.Options{}))(t)
-	s := httptest.NewServer(p)
-	states := watch(t, s.URL+"/events")
-	redistest.Get(t, "a state", states)
-	p.Close()
-	redistest.Eventually(t, "the end of the stream", func() bool {
-		_, open := <-states
-		return !open
-	})
-	s.Close()
-	p.Close()
-}
-
 const token = "0123456789abcdef"
 
 var bearer = []string{"Authorization", "Bearer " + token}
@@ -362,9 +345,8 @@ func TestChangesAreMadeOnlyWhereThatIsAllowed(t *testing.T) {
 			change(t, " that is too high", http.StatusBadRequest, open, "/limit", bearer, "key", row, "limit", "1000001")
 			change(t, " of an unknown lease", http.StatusNotFound, open, "/revoke", bearer, "key", row, "id", "AAAAAAAAAAAAAAAAAAAAAA.1", "reason", "r")
 			change(t, " without a reason", http.StatusBadRequest, open, "/revoke", bearer, "key", row, "id", l.ID(), "reason", "")
-			if _, err := s.TryAcquire(t.Context(), "acme"); err == nil || l.Context().Err() != nil {
-				t.Fatalf("a change was made all the same: %v, %v", err, l.Context().Err())
-			}
+			err := redistest.ErrorOf(s.TryAcquire(t.Context(), "acme"))
+			redistest.CheckNow(t, err != nil && l.Context().Err() == nil, "a change was made all the same: %v, %v", err, l.Context().Err())
 			change(t, "", http.StatusNoContent, open, "/limit", bearer, "key", row, "limit", "7")
 			if total > 0 {
 				state := redistest.Must(s.Inspect(t.Context(), "acme"))(t)
@@ -374,9 +356,7 @@ func TestChangesAreMadeOnlyWhereThatIsAllowed(t *testing.T) {
 			}
 			change(t, "", http.StatusNoContent, open, "/revoke", bearer, "key", row, "id", l.ID(), "reason", "host is gone")
 			redistest.Get(t, "the end of the Context", l.Context().Done())
-			var why *leasehold.RevokedError
-			redistest.Check(t, errors.As(context.Cause(l.Context()), &why) && why.Reason == "host is gone",
-				"the cause is %v", context.Cause(l.Context()))
+			redistest.WantErr(t, context.Cause(l.Context()), leasehold.ErrRevoked, redistest.Says("host is gone"))
 			redistest.WantErr(t, s.Close(t.Context()))
 		})
 	}

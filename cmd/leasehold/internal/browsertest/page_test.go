@@ -5,7 +5,6 @@ package browsertest
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net/http/httptest"
 	"os"
@@ -186,17 +185,14 @@ func TestChangesAreMadeAfterAQuestion(t *testing.T) {
 	}
 	limit("no")
 	revoke("no")
-	if n := rdb.Exists(t.Context(), prefix+":sem:{exports:acme}:limit").Val(); n != 0 || l.Context().Err() != nil {
-		t.Fatalf("a change is made without a yes: %d, %v", n, l.Context().Err())
-	}
+	set := rdb.Exists(t.Context(), prefix+":sem:{exports:acme}:limit").Val()
+	redistest.CheckNow(t, set == 0 && l.Context().Err() == nil, "a change is made without a yes: %d, %v", set, l.Context().Err())
 	limit("yes")
 	b.until("that it is set", `document.getElementById("d-limit-said").innerText === "It is set." && document.getElementById("d-summary").innerText.includes("1 of 7")`)
 	revoke("yes")
 	b.until("that it is revoked", `document.getElementById("d-revoke-said").innerText.endsWith("is revoked.")`)
 	redistest.Get(t, "the end of the Context", l.Context().Done())
-	var why *leasehold.RevokedError
-	redistest.Check(t, errors.As(context.Cause(l.Context()), &why) && why.Reason == "host is gone",
-		"the cause is %v", context.Cause(l.Context()))
+	redistest.WantErr(t, context.Cause(l.Context()), leasehold.ErrRevoked, redistest.Says("host is gone"))
 	b.noFaults()
 }
 
@@ -231,9 +227,8 @@ func TestTenThousandKeysAreUsable(t *testing.T) {
 	ask[bool](b, `(window.busy = [0, 0, 0], new PerformanceObserver((l) => { for (const e of l.getEntries()) window.busy.push(e.duration) }).observe({type: "longtask"}), true)`)
 	time.Sleep(6 * time.Second) // states come once a second
 	// A pause of the machine makes one task long, or two, that otherwise are not.
-	if busy := ask[[]float64](b, `window.busy.sort((x, y) => y - x)`); busy[2] > 500 || busy[0] > 3000 {
-		t.Errorf("the page stands still for so many ms at a time: %v", busy)
-	}
+	busy := ask[[]float64](b, `window.busy.sort((x, y) => y - x)`)
+	redistest.Check(t, busy[2] <= 500 && busy[0] <= 3000, "the page stands still for so many ms at a time: %v", busy)
 	b.noFaults()
 }
 
@@ -249,9 +244,8 @@ func TestPhone(t *testing.T) {
 	fits := func(where string) {
 		t.Helper()
 		b.until("the holder that hangs, and what is usual, "+where, `[...document.querySelectorAll("#rows tr.hangs .held")].some(e => e.offsetWidth > 0 && e.innerText.startsWith("1 h ") && e.innerText.includes("usual"))`)
-		if wide := ask[[]string](b, `[...document.querySelectorAll("#list td.num, #list th.num")].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.innerText)`); len(wide) > 0 {
-			t.Errorf("%s: figures do not fit their columns: %q", where, wide)
-		}
+		wide := ask[[]string](b, `[...document.querySelectorAll("#list td.num, #list th.num")].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.innerText)`)
+		redistest.Check(t, len(wide) == 0, "%s: figures do not fit their columns: %q", where, wide)
 	}
 	b.do(chromedp.EmulateViewport(390, 844))
 	b.until("rows", rows+` > 10`)

@@ -76,18 +76,16 @@ func (p *place) wantHolder(l *semaphore.Lease, limit int, stored, hasTotal bool)
 
 func refused(t *testing.T, url, says string, args ...string) {
 	t.Helper()
-	var e *run.Error
 	out, err := do(t, url, args...)
-	redistest.Check(t, err != nil && strings.Contains(err.Error(), says) && (isUsage(err) || errors.As(err, &e) && e.Code == run.CodeUsage),
+	e, coded := errors.AsType[*run.Error](err)
+	redistest.Check(t, err != nil && strings.Contains(err.Error(), says) && (isUsage(err) || coded && e.Code == run.CodeUsage),
 		"%q: %v\n%s", args, err, out)
 }
 
 func wantRevoked(t *testing.T, ctx context.Context) {
 	t.Helper()
 	redistest.Get(t, "the end of the Context", ctx.Done())
-	var why *leasehold.RevokedError
-	cause := context.Cause(ctx)
-	redistest.Check(t, errors.As(cause, &why) && why.Reason == "host is gone", "the cause is %v; want the reason", cause)
+	redistest.WantErr(t, context.Cause(ctx), leasehold.ErrRevoked, redistest.Says("host is gone"))
 }
 
 // The answer says what is in force, what was before, where it is stored and how to go back, of
@@ -171,10 +169,9 @@ func TestNoLeaseIsSaidOnlyWhereAllWasRead(t *testing.T) {
 				broken = "leasehold:sem:{" + p.family + ":acme}:queue"
 			}
 			redistest.WantErr(t, target.Client(t).Set(t.Context(), broken, "text", 0).Err())
-			var e *run.Error
-			if _, err := do(t, p.url, append([]string{"revoke", "--reason", "r", "AAAAAAAA-1"}, p.flags...)...); !errors.As(err, &e) || e.Code != run.CodeUnreachable || errors.Is(err, leasehold.ErrNoLease) {
-				t.Errorf("total %d: the revocation of an unknown lease: %v", total, err)
-			}
+			_, err := do(t, p.url, append([]string{"revoke", "--reason", "r", "AAAAAAAA-1"}, p.flags...)...)
+			e, ok := errors.AsType[*run.Error](err)
+			redistest.Check(t, ok && e.Code == run.CodeUnreachable && !errors.Is(err, leasehold.ErrNoLease), "total %d: the revocation of an unknown lease: %v", total, err)
 			p.revoke(l.ID())
 			wantRevoked(t, l.Context())
 		}

@@ -2,8 +2,8 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"net"
@@ -125,9 +125,7 @@ func TestTLSAndPasswordByFile(t *testing.T) {
 	certs := []string{"--tls-ca", cert, "--tls-cert", cert, "--tls-key", key}
 	good := func(url string, args ...string) {
 		t.Helper()
-		if out, err := do(t, url, append(append([]string{"ls"}, certs...), args...)...); err != nil || !strings.HasPrefix(out, "Nothing is held") {
-			t.Errorf("ls %q: %v %s", args, err, out)
-		}
+		ok(t, url, "Nothing is held", append(append([]string{"ls"}, certs...), args...)...)
 	}
 	good(to, "--redis-password-file", file("se cret\n"))
 	good("", "--redis-file", file("rediss://:se%20cret@127.0.0.1:"+port+"\n"))
@@ -139,13 +137,11 @@ func TestTLSAndPasswordByFile(t *testing.T) {
 	certs = nil
 	good(to)
 	t.Setenv("REDIS_PASSWORD", "wrong")
-	if out, err := do(t, to, "ls"); err == nil || strings.Contains(err.Error()+out, "wrong password:") || !strings.Contains(err.Error(), "WRONGPASS") {
-		t.Errorf("with a wrong password: %v %s", err, out)
-	}
+	out, err := do(t, to, "ls")
+	redistest.WantErr(t, err, redistest.Says("WRONGPASS"))
+	redistest.Check(t, !strings.Contains(err.Error()+out, "wrong password:"), "with a wrong password: %v %s", err, out)
 	t.Setenv("REDIS_TLS_CA", "")
-	if _, err := do(t, to, "ls"); err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("without the authority: %v", err)
-	}
+	redistest.WantErr(t, redistest.ErrorOf(do(t, to, "ls")), redistest.Says("certificate")) // its authority is not known
 }
 
 // Names of any bytes come back from JSON as they are, and none acts on a terminal.
@@ -164,15 +160,10 @@ func TestNamesInJSONAreReversibleAndHarmless(t *testing.T) {
 		redistest.Check(t, !strings.ContainsAny(out, raw), "it acts on a terminal: %q", out)
 		var x struct {
 			Key   string
-			Bytes string `json:"key_base64"`
+			Bytes []byte `json:"key_base64"`
 		}
-		err := json.Unmarshal([]byte(out), &x)
-		redistest.CheckNow(t, err == nil, "%v: %s", err, out)
-		if x.Bytes != "" {
-			b, _ := base64.StdEncoding.DecodeString(x.Bytes)
-			return string(b)
-		}
-		return x.Key
+		redistest.WantErr(t, json.Unmarshal([]byte(out), &x))
+		return cmp.Or(string(x.Bytes), x.Key)
 	}
 	out := ok(t, url, `a\x1b[2J…1/1`, "ls", "--family", family)
 	redistest.Check(t, !strings.ContainsAny(out, raw), "it acts on a terminal: %q", out)
@@ -215,9 +206,8 @@ func TestLeaseThatIsHeldForLongIsFound(t *testing.T) {
 		hold(t, rdb, "jobs:"+key, "AbCdEfGh_-0123456789xy~host:1.1.1.30000.1", since)
 	}
 	out := ok(t, url, "USUAL…hangs…20m0… !…slow…quick", "ls", "--sort", "held")
-	if strings.Count(out, " !") != 1 || strings.Count(out, "  10s") != 7 { // of quick, and what is usual of each
-		t.Errorf("by the time held:\n%s", out)
-	}
+	// Of quick, and what is usual of each.
+	redistest.Check(t, strings.Count(out, " !") == 1 && strings.Count(out, "  10s") == 7, "by the time held:\n%s", out)
 	out = ok(t, url, "hangs…slow", "ls", "--held-longer", "3m")
 	redistest.Check(t, !strings.Contains(out, "quick"), "longer than 3m:\n%s", out)
 	ok(t, url, "usually held for 10s… !", "show", "--mutex", "jobs", "--key", "hangs")
@@ -248,7 +238,6 @@ func TestLeaseThatMayBeIdleIsMarked(t *testing.T) {
 	}
 	out = ok(t, url, "1h00m…may be idle", "ls", "--family", "busy")
 	redistest.Check(t, !strings.Contains(out, "!"), "a lease that is kept is said to hang:\n%s", out)
-	if out = ok(t, url, "1h00m", "show", "--mutex", "busy", "--key", "a"); strings.Contains(out, "!") || strings.Contains(out, "usually") {
-		t.Errorf("a lease that is kept is said to hang, or its time to be usual:\n%s", out)
-	}
+	out = ok(t, url, "1h00m", "show", "--mutex", "busy", "--key", "a")
+	redistest.Check(t, !strings.Contains(out, "!") && !strings.Contains(out, "usually"), "a lease that is kept is said to hang, or its time to be usual:\n%s", out)
 }

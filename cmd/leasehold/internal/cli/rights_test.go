@@ -50,16 +50,12 @@ func documentedRights(t *testing.T, cluster bool) rights {
 // as makes a user with rules, and says where it goes in.
 func as(t *testing.T, target redistest.Target, user string, rules []string) (rdb redis.UniversalClient, url string) {
 	t.Helper()
-	args := []any{"ACL", "SETUSER", user, "reset"}
-	for _, rule := range rules {
-		args = append(args, rule)
-	}
 	nodes := []*redistest.Server{target.Server}
 	if target.Cluster != nil {
 		nodes = target.Cluster.Nodes
 	}
 	for _, node := range nodes {
-		redistest.WantErr(t, node.Client().Do(t.Context(), args...).Err())
+		redistest.WantErr(t, node.Client().ACLSetUser(t.Context(), user, append([]string{"reset"}, rules...)...).Err())
 	}
 	rdb = target.Client(t, func(o *redis.UniversalOptions) { o.Username, o.Password = user, "secret" })
 	return rdb, strings.Replace(target.URL(t), "://", "://"+user+":secret@", 1)
@@ -82,10 +78,9 @@ func tryRights(t *testing.T, target redistest.Target) {
 		{"set-limit", "--semaphore", "rights-exports-0", "--key", "acme", "3"},
 		{"set-limit", "--semaphore", "rights-exports-0", "--key", "acme", "3", "--has-total=false"},
 	} {
-		var e *run.Error
-		if _, err := do(t, url, args...); !errors.As(err, &e) || e.Code != run.CodeRefused || !strings.Contains(err.Error(), "lacks a right") || strings.Contains(err.Error(), "may have been") {
-			t.Errorf("a viewer: %q: %v", args, err)
-		}
+		_, err := do(t, url, args...)
+		e, ok := errors.AsType[*run.Error](err)
+		redistest.Check(t, ok && e.Code == run.CodeRefused && strings.Contains(err.Error(), "lacks a right") && !strings.Contains(err.Error(), "may have been"), "a viewer: %q: %v", args, err)
 	}
 	redistest.WantErr(t, read(t, viewer, url, seen))
 	oncall, url := as(t, target, "oncall", documented["oncall"])
@@ -106,9 +101,8 @@ func tryRights(t *testing.T, target redistest.Target) {
 			// A lock for each: a script that is refused in its middle has taken it.
 			l := redistest.Must(m.Lock(t.Context(), "without "+rule))(t)
 			_, url := as(t, target, "less", without(documented["oncall"], rule))
-			if out, err := do(t, url, "revoke", "--mutex", "rights-jobs", "--key", "without "+rule, "--reason", "a test", l.ID()); err == nil {
-				t.Errorf("nothing fails for an engineer on call without %s: %s", rule, out)
-			}
+			out, err := do(t, url, "revoke", "--mutex", "rights-jobs", "--key", "without "+rule, "--reason", "a test", l.ID())
+			redistest.Check(t, err != nil, "nothing fails for an engineer on call without %s: %s", rule, out)
 		}
 	}
 	ok(t, url, "", "revoke", "--mutex", "rights-jobs", "--key", "nightly", "--reason", "host is gone", lock.ID())

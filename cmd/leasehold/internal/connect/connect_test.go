@@ -18,7 +18,7 @@ func TestOneNodeIsEnoughForACluster(t *testing.T) {
 		t.Run(v.String(), func(t *testing.T) {
 			cluster := redistest.SharedCluster(t, v)
 			for _, node := range cluster.Nodes {
-				redistest.WantErr(t, node.Client().Do(t.Context(), "acl", "setuser", "nobody", "on", ">secret").Err())
+				redistest.WantErr(t, node.Client().ACLSetUser(t.Context(), "nobody", "on", ">secret").Err())
 			}
 			for _, url := range []string{
 				"redis://" + cluster.Addrs()[0],

@@ -131,15 +131,11 @@ func TestReplicaAndItsLag(t *testing.T) {
 func TestMissingRightsAreListed(t *testing.T) {
 	s := redistest.StartServer(t, redistest.Newest(t), "--appendonly", "yes")
 	admin := s.Client()
-	set := func(rules ...any) {
+	set := func(rules ...string) {
 		t.Helper()
-		redistest.WantErr(t, admin.Do(t.Context(), append([]any{"ACL", "SETUSER", "app", "reset", "on", ">secret"}, rules...)...).Err())
+		redistest.WantErr(t, admin.ACLSetUser(t.Context(), "app", append([]string{"reset", "on", ">secret"}, rules...)...).Err())
 	}
-	rules := redistest.Must(redistest.DocumentedACL())(t)
-	var all []any
-	for _, rule := range rules {
-		all = append(all, rule)
-	}
+	all := redistest.Must(redistest.DocumentedACL())(t)
 	as := func() *redis.Client {
 		return s.Client(func(o *redis.Options) { o.Username, o.Password = "app", "secret" })
 	}
@@ -177,8 +173,7 @@ func TestEachMissingRightIsFoundOut(t *testing.T) {
 		server := redistest.Shared(t, version)
 		rdb := server.Client()
 		for name, words := range Needed("k", "c") {
-			set := []any{"ACL", "SETUSER", "limited", "reset", "on", ">secret", "~*", "&*", "+@all", "-" + name}
-			redistest.WantErr(t, rdb.Do(t.Context(), set...).Err())
+			redistest.WantErr(t, rdb.ACLSetUser(t.Context(), "limited", "reset", "on", ">secret", "~*", "&*", "+@all", "-"+name).Err())
 			limited := server.Client(func(o *redis.Options) { o.Username, o.Password = "limited", "secret" })
 			err := limited.Do(t.Context(), words...).Err()
 			redistest.Check(t, redis.IsPermissionError(err), "without +%s, %v is answered with %v", name, words, err)

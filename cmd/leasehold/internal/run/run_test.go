@@ -1,3 +1,5 @@
+//go:build unix
+
 package run
 
 import (
@@ -11,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/mutex"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -30,13 +33,6 @@ func TestNoAnswerIsNotBusy(t *testing.T) {
 	redistest.Check(t, err == nil && silent < 0, "%v, with %d silent pipelines left", err, silent)
 }
 
-type always struct{}
-
-func (always) Context() context.Context                    { return context.Background() }
-func (always) Deadline() time.Time                         { return time.Now().Add(time.Hour) }
-func (always) ID() string                                  { return "id" }
-func (always) Extend(context.Context, time.Duration) error { return nil }
-
 // The words of a server, a reason and the name of a process may hold anything.
 func TestWarningsAreHarmlessOnATerminal(t *testing.T) {
 	r, w, err := os.Pipe()
@@ -52,15 +48,23 @@ func TestWarningsAreHarmlessOnATerminal(t *testing.T) {
 
 // A lease that comes as the time to wait is over is given back.
 func TestLeaseThatComesTooLateIsGivenBack(t *testing.T) {
-	gave := 0
-	opened := &family{rdbs: []redis.UniversalClient{redistest.MiniClient(t)}, stream: redistest.Name(t)}
-	opened.acquire = func(ctx context.Context, _ bool) (*held, error) {
+	rdb, o := redistest.MiniClient(t), Options{Mutex: redistest.Name(t), Key: "k", Wait: time.Millisecond, TTL: time.Second}
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: o.Mutex}))(t)
+	defer m.Close(t.Context())
+	opened := &family{rdbs: []redis.UniversalClient{rdb}, stream: o.Mutex, acquire: func(ctx context.Context, _ bool) (*held, error) {
 		<-ctx.Done()
-		return &held{lease: always{}, release: func() error { gave++; return nil }}, nil
-	}
-	o := Options{Mutex: redistest.Name(t), Key: "k", Wait: time.Millisecond, TTL: time.Second}
+		l, err := m.Lock(t.Context(), o.Key)
+		return &held{lease: l, release: l.Unlock}, err
+	}}
 	_, err := await(func(context.Context) (*family, error) { return opened, nil }, &family{}, o, nil)
-	if failure := (*Error)(nil); !errors.As(err, &failure) || failure.Code != CodeConflict || gave != 1 {
-		t.Errorf("%v; it was given back %d times", err, gave)
-	}
+	failure, ok := errors.AsType[*Error](err)
+	redistest.Check(t, ok && failure.Code == CodeConflict, "%v", err)
+	state := redistest.Must(m.Inspect(t.Context(), o.Key))(t)
+	redistest.Check(t, !state.Held && state.LastToken > 0, "%+v", state)
+}
+
+// A guard that only warns sleeps while its program goes on without the lease.
+func TestGuardThatWarnsSleepsAfterTheLease(t *testing.T) {
+	g := &guard{task: task{Lost: LostWarn}, program: 1, deadline: clock() - time.Second}
+	redistest.Expect(t, g.due(), tick, "it sleeps for %v")
 }
