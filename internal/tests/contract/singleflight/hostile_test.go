@@ -122,6 +122,37 @@ func TestObserverThatLeavesABrokenCtx(t *testing.T) {
 	}
 }
 
+type hostileWriter func()
+
+func (w hostileWriter) Write(line []byte) (int, error) { w(); return len(line), nil }
+
+// A handler of the log holds up nothing for long, and ends nothing, whatever it does.
+func TestHostileLogger(t *testing.T) {
+	for name, way := range map[string]func(over chan struct{}){
+		"panics": func(chan struct{}) { panics() },
+		"exits":  func(chan struct{}) { runtime.Goexit() },
+		"hangs":  func(over chan struct{}) { <-over },
+	} {
+		subBubble(t, name, func(f *fixture) {
+			over := make(chan struct{})
+			lines := make(chan struct{}, 1000)
+			g, _ := f.open(func(c *singleflight.Config[string]) {
+				c.MaxValueBytes = 1
+				c.Logger = slog.New(slog.NewTextHandler(hostileWriter(func() { lines <- struct{}{}; way(over) }), nil))
+			})
+			began := time.Now()
+			for range 200 {
+				fetch(f, f.Context(), g, "k", gives("large")).wantValue("large")
+			}
+			redistest.AtMost(f, time.Since(began), 200*time.Millisecond, "200 lines took %v")
+			synctest.Wait()
+			redistest.Check(f, len(lines) != 0, "nothing was logged")
+			harness.Close(f, g)
+			close(over)
+		})
+	}
+}
+
 // ways are how a loader can end without returning.
 var ways = map[string]struct {
 	end  func()
