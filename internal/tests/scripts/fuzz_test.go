@@ -83,9 +83,8 @@ func FuzzReplies(f *testing.F) {
 		redistest.Check(t, err != nil || got.State >= loads.LeaseOver && got.State <= loads.HandedOnly, "state %d is none", got.State)
 		_, _ = loads.ReadInvalidate(v, texts)
 		_, _ = loads.ReadPut(v, texts)
-		if got, err := loads.ReadNearRead(v, texts); err == nil && got.Same && got.Text != "" {
-			t.Errorf("a near read answers %+v", got)
-		}
+		near, err := loads.ReadNearRead(v, texts)
+		redistest.Check(t, err != nil || !near.Same || near.Text == "", "a near read answers %+v", near)
 		_, _ = loads.ReadNearTell(v, texts)
 		if got, err := loads.ReadInspect(v, texts); err == nil && (got.Kept < 0 || got.Failed < 0) {
 			t.Errorf("inspected %+v", got)
@@ -160,9 +159,8 @@ func (z fuzzed) expire() {
 	z.Helper()
 	ctx := context.Background()
 	for _, key := range z.rdb.Keys(ctx, "*").Val() {
-		if ms, err := z.rdb.Do(ctx, "PTTL", key).Int64(); err != nil || ms == -1 {
-			z.Errorf("%q never expires", key)
-		}
+		ms, err := z.rdb.Do(ctx, "PTTL", key).Int64()
+		redistest.Check(z, err == nil && ms != -1, "%q never expires", key)
 	}
 }
 
@@ -184,12 +182,7 @@ func FuzzRequests(f *testing.F) {
 		permits = min(permits, limit)
 		term := time.Duration(max(ttl, int64(100*time.Millisecond)))
 		z := server(t)
-		kind := keys.Semaphore
-		if fenced {
-			kind = keys.Mutex
-		}
-		named := redistest.Must(keys.Family{Kind: kind, Name: "n"}.Resource("k"))(t)
-		res := newPermitsResource(named, fenced)
+		res := permitsNamed(t, "n", fenced)
 		r := res.attempt(hereHandle, 1, permits, term, limit)
 		w := res.attempt(thereHandle, 1<<63, permits, term, limit)
 		o := protocol.EnterOptions{Wait: true, MaxWaiters: abs(waiters), VoidAfter: new(max(0, void))}
@@ -208,14 +201,14 @@ func FuzzRequests(f *testing.F) {
 			redistest.Must(r.ReadRenew(z.do(x.Renew(protocol.RenewOptions{Term: term}))))(t)
 		}
 		z.expire()
-		used := z.rdb.ZCard(context.Background(), named.Part("holders")).Val()
+		used := z.rdb.ZCard(context.Background(), res.Part("holders")).Val()
 		redistest.Check(t, used <= int64(limit), "%d permits of %d are held", used, limit)
 		for _, x := range []*request{r, w, w} {
 			redistest.Must(r.ReadLeave(z.do(x.Leave(max(0, void)%(1<<53), false))))(t)
 		}
 		z.expire()
 		for _, part := range []string{"holders", "queue"} {
-			redistest.Expect(t, z.rdb.Exists(context.Background(), named.Part(part)).Val(), 0, "%s is left", part)
+			redistest.Expect(t, z.rdb.Exists(context.Background(), res.Part(part)).Val(), 0, "%s is left", part)
 		}
 	})
 }

@@ -45,6 +45,15 @@ func newPermitsResource(r keys.Resource, fenced bool) *resource {
 	return &resource{permits.NewResource(r, fenced, true), r}
 }
 
+// permitsNamed is a key of a family of locks, if they are fenced, or else of permits.
+func permitsNamed(t *testing.T, name string, fenced bool) *resource {
+	kind := keys.Semaphore
+	if fenced {
+		kind = keys.Mutex
+	}
+	return newPermitsResource(redistest.Must(keys.Family{Kind: kind, Name: name}.Resource("k"))(t), fenced)
+}
+
 func newLoadsResource(r keys.Resource) *resource { return &resource{loads.NewResource(r, 0), r} }
 
 // Part is the Redis key of one part of the resource.

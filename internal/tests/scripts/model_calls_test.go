@@ -74,9 +74,10 @@ func (m *machine) void(t *rapid.T) int64 {
 }
 
 // leaves sends a leave, which predict says the outcome of.
-func (m *machine) leaves(t *rapid.T, r *request, predict func(void int64) any) {
+func (m *machine) leaves(t *rapid.T, r *request, completes bool, predict func(void int64) any) {
 	void := m.void(t)
-	got, ok := m.callOf(r, 0, fmt.Sprintf("leave %s, void %d", name(r), void), r.Leave(void, false), func() any { return predict((void + 999) / 1000) })
+	what := fmt.Sprintf("leave %s, void %d, completes %v", name(r), void, completes)
+	got, ok := m.callOf(r, 0, what, r.Leave(void, completes), func() any { return predict((void + 999) / 1000) })
 	if ok {
 		must(r.ReadLeave(got.ints))(m)
 	}

@@ -98,25 +98,19 @@ func (m *loadMachine) token(t *rapid.T, r *request) uint64 {
 
 func (m *loadMachine) leave(t *rapid.T) {
 	r := m.again(t)
-	m.leaves(t, r, func(void int64) any { return m.f.leave(r.member, void) })
+	m.leaves(t, r, false, func(void int64) any { return m.f.leave(r.member, void) })
 }
 
 func (m *loadMachine) ask(t *rapid.T) {
-	var asked []*request
-	var members []string
-	var tokens []int64
-	what := "ask"
-	first := m.again(t)
-	for _, r := range m.issued {
-		if r == first || r.member[0] == first.member[0] && rapid.Bool().Draw(t, "too") {
-			token := m.token(t, r)
-			r.await(t, token)
-			asked, members, tokens = append(asked, r), append(members, r.member), append(tokens, int64(token))
-			what += fmt.Sprintf(" %s(%d)", name(r), token)
-		}
+	asked, tokens, what := m.asking(t), []int64(nil), "ask"
+	for _, r := range asked {
+		token := m.token(t, r)
+		r.await(t, token)
+		tokens = append(tokens, int64(token))
+		what += fmt.Sprintf(" %s(%d)", name(r), token)
 	}
 	c := m.res.Ask(plain(asked))
-	got := m.call(what, c, func() outcome { return m.f.ask(members, tokens) })
+	got := m.call(what, c, func() outcome { return m.f.ask(membersOf(asked), tokens) })
 	must(m.res.ReadAsk(c, got.ints, plain(asked)))(m)
 }
 

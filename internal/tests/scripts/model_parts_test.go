@@ -307,7 +307,10 @@ func (m *machine) revoke(t *rapid.T, target protocol.Resource, r *request) {
 
 // lose deletes a key, as an eviction does.
 func (m *machine) lose(t *rapid.T) {
-	i := rapid.IntRange(0, len(m.names)-1).Draw(t, "key")
+	m.loses(rapid.IntRange(0, len(m.names)-1).Draw(t, "key"))
+}
+
+func (m *machine) loses(i int) {
 	lost := m.model.common().cells[i]
 	m.Logf("   %s is lost", lost.name)
 	m.rdb.Del(context.Background(), m.names[i])

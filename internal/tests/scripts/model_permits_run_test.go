@@ -78,17 +78,8 @@ func (m *permitMachine) enterNew(t *rapid.T) {
 func (m *permitMachine) enterAgain(t *rapid.T) { m.enter(t, m.again(t)) }
 
 func (m *permitMachine) enter(t *rapid.T, r *request) {
-	o := protocol.EnterOptions{
-		Wait:       rapid.IntRange(0, 3).Draw(t, "tries") < 3,
-		MaxWaiters: max(0, rapid.IntRange(-3, 3).Draw(t, "max")),
-		AwaitsKept: rapid.Bool().Draw(t, "awaits kept"),
-	}
-	if rapid.IntRange(0, 5).Draw(t, "void") == 5 {
-		o.VoidAfter = new(m.us() + rapid.SampledFrom([]int64{0, -1, 1, 5_000_000}).Draw(t, "void"))
-	}
-	if ticket, ok := m.tickets[r.Seq]; ok && rapid.Bool().Draw(t, "old ticket") {
-		o.Ticket = ticket
-	}
+	o := m.options(t, r)
+	o.AwaitsKept = rapid.Bool().Draw(t, "awaits kept")
 	what := fmt.Sprintf("enter %s: %d of %d for %v, %+v", name(r), r.Permits, r.Limit, r.TTL, o)
 	got, ok := m.callOf(r, 7, what, r.Enter(o), func() any {
 		e := entering{void: *o.Void(), ticket: o.Ticket, wait: o.Wait, awaits: o.AwaitsKept, max: o.MaxWaiters, keeps: r.Keeps && m.slots[r.Seq] == nil}
@@ -105,6 +96,21 @@ func (m *permitMachine) enter(t *rapid.T, r *request) {
 	}
 }
 
+// options are those of an enter of permits, with or without a total.
+func (m *machine) options(t *rapid.T, r *request) protocol.EnterOptions {
+	o := protocol.EnterOptions{
+		Wait:       rapid.IntRange(0, 3).Draw(t, "tries") < 3,
+		MaxWaiters: max(0, rapid.IntRange(-4, 3).Draw(t, "max")),
+	}
+	if rapid.IntRange(0, 6).Draw(t, "void") == 6 {
+		o.VoidAfter = new(m.us() + rapid.SampledFrom([]int64{0, -1, 1, 5_000_000}).Draw(t, "void"))
+	}
+	if ticket, ok := m.tickets[r.Seq]; ok && rapid.Bool().Draw(t, "old ticket") {
+		o.Ticket = ticket
+	}
+	return o
+}
+
 // entered is what holds after any reply to an enter.
 func (m *machine) entered(r *request, reply protocol.Reply, held *cell) {
 	if m.tickets[r.Seq] == 0 && reply.Code == life.Queued {
@@ -116,15 +122,22 @@ func (m *machine) entered(r *request, reply protocol.Reply, held *cell) {
 }
 
 // asking is a request, and some others of its handle.
-func (m *machine) asking(t *rapid.T) (asked []*request, members []string) {
+func (m *machine) asking(t *rapid.T) (asked []*request) {
 	first := m.again(t)
-	asked, members = []*request{first}, []string{first.member}
+	asked = append(asked, first)
 	for _, r := range m.issued {
 		if r != first && r.Handle == first.Handle && rapid.Bool().Draw(t, "too") {
-			asked, members = append(asked, r), append(members, r.member)
+			asked = append(asked, r)
 		}
 	}
-	return asked, members
+	return asked
+}
+
+func membersOf(all []*request) (members []string) {
+	for _, r := range all {
+		members = append(members, r.member)
+	}
+	return members
 }
 
 // stands fails where a request was told that it is granted, and lacks a permit. The
@@ -141,29 +154,22 @@ func (m *permitMachine) leave(t *rapid.T) { m.leaveOf(t, m.again(t)) }
 
 // leaveOf sends the leave of r, which tells the token of its last turn if it had any.
 func (m *permitMachine) leaveOf(t *rapid.T, r *request) {
-	void := int64(0)
-	if rapid.IntRange(0, 2).Draw(t, "stray") == 2 {
-		void = m.us() + rapid.SampledFrom([]int64{5_000_000, 0, 1, 1_000}).Draw(t, "void")
-	}
-	last := int64(m.last[r.Seq])
-	s := m.slots[r.Seq]
+	last, s := int64(m.last[r.Seq]), m.slots[r.Seq]
 	completes := s != nil && s.completes
-	got, ok := m.callOf(r, 0, fmt.Sprintf("leave %s, void %d, last token %d", name(r), void, last), r.Leave(void, completes), func() any {
+	m.leaves(t, r, completes, func(void int64) any {
 		switch {
 		case last != 0:
-			return m.p.leaveTurns(r.member, (void+999)/1000, last)
+			return m.p.leaveTurns(r.member, void, last)
 		case completes:
-			return m.p.complete(r.member, (void+999)/1000, s.keep.Milliseconds())
+			return m.p.complete(r.member, void, s.keep.Milliseconds())
 		}
-		return m.p.leave(r.member, (void+999)/1000)
+		return m.p.leave(r.member, void)
 	})
-	if ok {
-		must(r.ReadLeave(got.ints))(m)
-	}
 }
 
 func (m *permitMachine) ask(t *rapid.T) {
-	asked, members := m.asking(t)
+	asked := m.asking(t)
+	members := membersOf(asked)
 	c := m.res.Ask(plain(asked))
 	got := m.call(fmt.Sprintf("ask %q", members), c, func() outcome { return m.p.ask(members) })
 	must(m.res.ReadAsk(c, got.ints, plain(asked)))(m)
@@ -204,27 +210,32 @@ func (m *permitMachine) setWord(t *rapid.T) {
 	m.rdb.PExpireAt(context.Background(), m.names[3], time.UnixMilli(word.until))
 }
 
-func (m *machine) newSetting(t *rapid.T, most int) settingCall {
-	return settingCall{
-		handle: rapid.SampledFrom(modelHandles).Draw(t, "handle"), limit: rapid.IntRange(0, most).Draw(t, "limit"),
+// setting is a new setting of one of the keys, or one that was sent before.
+func (m *machine) setting(t *rapid.T, most int, keys ...string) settingCall {
+	if len(m.set) > 0 && rapid.Bool().Draw(t, "again") {
+		return rapid.SampledFrom(m.set).Draw(t, "which")
+	}
+	s := settingCall{
+		key: rapid.SampledFrom(keys).Draw(t, "key"), handle: rapid.SampledFrom(modelHandles).Draw(t, "handle"),
+		limit:  rapid.IntRange(0, most).Draw(t, "limit"),
 		number: m.us() + rapid.SampledFrom([]int64{0, 0, 1, 1_000_000, -1, -2_000_000, -4_999_000, -5_000_000, 6_000_000}).Draw(t, "ahead"),
 	}
+	m.set = append(m.set, s)
+	return s
 }
 
-// setLimit sets the limit of a semaphore: a new setting, or one that was sent before.
+// sets sends a setting.
+func (m *machine) sets(target protocol.Resource, s settingCall, predict func() []int64) {
+	c := target.Set(protocol.SetOptions{Handle: s.handle, Limit: s.limit, Number: s.number})
+	got := m.call(fmt.Sprintf("set %+v", s), c, func() outcome { return ints(predict()) })
+	must(setting.Read(got.ints))(m)
+}
+
+// setLimit sets the limit of a semaphore.
 func (m *permitMachine) setLimit(t *rapid.T) {
 	if m.p.fenced {
 		t.Skip("a mutex has none")
 	}
-	var s settingCall
-	if len(m.set) > 0 && rapid.Bool().Draw(t, "again") {
-		s = rapid.SampledFrom(m.set).Draw(t, "which")
-	} else {
-		s = m.newSetting(t, 4)
-		m.set = append(m.set, s)
-	}
-	res := m.res.Resource
-	c := res.Set(protocol.SetOptions{Handle: s.handle, Limit: s.limit, Number: s.number})
-	got := m.call(fmt.Sprintf("set %+v", s), c, func() outcome { return ints(m.p.set(s)) })
-	must(setting.Read(got.ints))(m)
+	s := m.setting(t, 4, "")
+	m.sets(m.res.Resource, s, func() []int64 { return m.p.set(s) })
 }

@@ -2,6 +2,7 @@ package scripts_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -16,7 +17,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/permits"
 	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
-	"github.com/leasehold-go/leasehold/internal/setting"
 	"github.com/leasehold-go/leasehold/internal/totals"
 	"github.com/leasehold-go/leasehold/luascripts"
 )
@@ -41,12 +41,7 @@ const (
 func newWorld(t *testing.T, rdb redis.UniversalClient, fenced bool) *world {
 	t.Helper()
 	client := redistest.Must(call.NewClient(rdb))(t)
-	kind := keys.Semaphore
-	if fenced {
-		kind = keys.Mutex
-	}
-	res := redistest.Must(keys.Family{Kind: kind, Name: redistest.Name(t)}.Resource("k"))(t)
-	return &world{T: t, rdb: rdb, client: client, res: newPermitsResource(res, fenced)}
+	return &world{T: t, rdb: rdb, client: client, res: permitsNamed(t, redistest.Name(t), fenced)}
 }
 
 func each(t *testing.T, fenced bool, fn func(w *world)) {
@@ -183,9 +178,8 @@ func TestOverdueWaitersAreParkedOnce(t *testing.T) {
 				redistest.Expect(t, calls, n/batch-1, "%d leaves")
 				break
 			}
-			if got := parked() - before; got != int64(batch) || !reply.More || len(reply.Grants) > 0 {
-				t.Fatalf("leave %d parked %d, more %v, granted %v; want %d parked and more", calls, got, reply.More, reply.Grants, batch)
-			}
+			got := parked() - before
+			redistest.CheckNow(t, got == int64(batch) && reply.More && len(reply.Grants) <= 0, "leave %d parked %d, more %v, granted %v; want %d parked and more", calls, got, reply.More, reply.Grants, batch)
 		}
 	})
 }
@@ -212,57 +206,34 @@ func TestGrantsOfOneCallAreBounded(t *testing.T) {
 	})
 }
 
-// A newcomer's place is behind every waiter, parked ones included, though the clock went back.
-func TestTicketIsBehindParkedWaiters(t *testing.T) {
-	each(t, true, func(w *world) {
-		w.enter(w.lock(hereHandle), life.Granted)
-		queue, parked := w.res.Part("queue"), number(t, "PARKED")
-		late, ahead := w.lock(thereHandle), w.now()+time.Hour.Microseconds()
-		w.enter(late, life.Queued)
-		w.rdb.ZAdd(w.Context(), queue, redis.Z{Score: float64(ahead + parked), Member: late.member})
-		for i := range int64(2) {
-			r := w.lock(hereHandle)
-			w.enter(r, life.Queued)
-			redistest.Expect(t, int64(w.rdb.ZScore(w.Context(), queue, r.member).Val()), ahead+1+i, "its ticket is %d")
-		}
-	})
-}
-
-// A copy of an enter that was granted registers no keeper: a recall may have come since, of which
-// the process must still be told.
-func TestCopyOfAnEnterRegistersNoKeeper(t *testing.T) {
-	each(t, false, func(w *world) {
-		ctx, keepers := w.Context(), w.res.Part("keepers")
-		r := w.request(hereHandle+"^", 1, 2, time.Minute)
-		w.enter(r, life.Granted)
-		redistest.Require(w, w.rdb.ZCard(ctx, keepers).Val(), 1, "%d keepers are registered")
-		w.rdb.Del(ctx, keepers) // as a recall does, whose mark is over
-		again := w.enter(r, life.Granted)
-		redistest.Check(w, again.Contended, "the copy says that the lease may be kept")
-		redistest.Expect(w, w.rdb.ZCard(ctx, keepers).Val(), 0, "a copy registered %d keepers; want none")
-	})
-}
-
-// Keys that are seldom needed are another program's. A waiter keeps its place and is served, and nobody is told that it
-// was not called for: not the process that asks for one waiter that is there and for one that is not.
+// Keys that are seldom needed are another program's, and another version has left something in the queue. A waiter keeps
+// its place and is served, and nobody is told that it was not called for: not the process that asks for one waiter that is
+// there and for one that is not.
 func TestForeignKeysBesideALease(t *testing.T) {
-	each(t, false, func(w *world) {
-		for _, part := range []string{"keepers", "revoked"} {
-			w.rdb.Set(w.Context(), w.res.Part(part), "another program's", 0)
-		}
-		holder, waiter, unknown := w.request(hereHandle, 1, 1, time.Minute), w.request(thereHandle, 1, 1, time.Minute), w.request(thereHandle, 1, 1, time.Minute)
-		w.enter(holder, life.Granted)
-		w.enter(waiter, life.Queued)
-		reply := w.ask(waiter, unknown)
-		redistest.Check(w, reply.Waiters[0].Code == life.Queued && reply.Waiters[1].Code == life.Gone, "the ask says %+v", reply.Waiters)
-		until := w.now() + time.Minute.Microseconds()
-		redistest.Expect(w, w.leave(unknown, until).Code, life.Gone, "the leave of what is not there says %d")
-		late := redistest.Must(w.tryEnter(unknown, protocol.EnterOptions{Wait: true}))(w)
-		redistest.Expect(w, late.Code, life.GivenUp, "its late enter is answered with %d")
-		w.leave(holder, 0)
-		held := w.holders()
-		redistest.Check(w, len(held) == 1 && held[waiter.member] != 0, "%v hold it", held)
-	})
+	for _, fenced := range []bool{false, true} {
+		t.Run(fmt.Sprint("fenced=", fenced), func(t *testing.T) {
+			each(t, fenced, func(w *world) {
+				for _, part := range []string{"keepers", "revoked"} {
+					w.rdb.Set(w.Context(), w.res.Part(part), "another program's", 0)
+				}
+				for part, score := range map[string]float64{"queue": 1, "alive": float64(w.now()/1000 + time.Minute.Milliseconds())} {
+					w.rdb.ZAdd(w.Context(), w.res.Part(part), redis.Z{Score: score, Member: "of another form"})
+				}
+				holder, waiter, unknown := w.request(hereHandle, 1, 1, time.Minute), w.request(thereHandle, 1, 1, time.Minute), w.request(thereHandle, 1, 1, time.Minute)
+				w.enter(holder, life.Granted)
+				w.enter(waiter, life.Queued)
+				reply := w.ask(waiter, unknown)
+				redistest.Check(w, reply.Waiters[0].Code == life.Queued && reply.Waiters[1].Code == life.Gone, "the ask says %+v", reply.Waiters)
+				until := w.now() + time.Minute.Microseconds()
+				redistest.Expect(w, w.leave(unknown, until).Code, life.Gone, "the leave of what is not there says %d")
+				late := redistest.Must(w.tryEnter(unknown, protocol.EnterOptions{Wait: true}))(w)
+				redistest.Expect(w, late.Code, life.GivenUp, "its late enter is answered with %d")
+				w.leave(holder, 0)
+				held := w.holders()
+				redistest.Check(w, len(held) == 1 && held[waiter.member] != 0, "%v hold it", held)
+			})
+		})
+	}
 }
 
 // A server without memory refuses no renewal of a kept lease, also one that moves no expiry, none of a vote, no
@@ -301,41 +272,6 @@ func TestRenewalsAndYieldsNeedNoMemory(t *testing.T) {
 	yielded, err := run(luascripts.QuorumYield(), all, later, 0, 60_000, math.MaxInt64)
 	redistest.Check(t, err == nil && yielded[0] == any(int64(2)), "the yield was answered with %v, %v", yielded, err)
 	redistest.Expect(t, w.rdb.ZRange(t.Context(), quorum.Part("holders"), 0, -1).Val()[0], earlier, "%s has the vote")
-}
-
-// What another version may have left in the queue stops nobody.
-func TestMemberOfAnotherForm(t *testing.T) {
-	each(t, true, func(w *world) {
-		holder, waiter := w.lock(hereHandle), w.lock(thereHandle)
-		w.enter(holder, life.Granted)
-		later := float64(w.now()/1000 + time.Minute.Milliseconds())
-		w.rdb.ZAdd(w.Context(), w.res.Part("queue"), redis.Z{Score: 1, Member: "of another form"})
-		w.rdb.ZAdd(w.Context(), w.res.Part("alive"), redis.Z{Score: later, Member: "of another form"})
-		w.enter(waiter, life.Queued)
-		w.leave(holder, 0)
-		held := w.holders()
-		redistest.Check(w, len(held) == 1 && held[waiter.member] != 0, "%v hold it", held)
-	})
-}
-
-// Of two settings the one with the higher number counts. One from before the clock went back, which is
-// ahead of it now, does not count.
-func TestLateSettingsUndoNothing(t *testing.T) {
-	each(t, false, func(w *world) {
-		stored := func() string { return w.rdb.Get(w.Context(), w.res.Part("limit")).Val() }
-		set := func(what string, number int64, limit int, overtaken bool, then string) {
-			w.Helper()
-			v := redistest.Must(w.client.Do(w.Context(), w.res.Set(protocol.SetOptions{Handle: hereHandle, Number: number, Limit: limit})))(w)
-			reply := redistest.Must(setting.Read(v))(w)
-			redistest.Check(w, reply.Overtaken == overtaken && stored() == then, "%s: %+v, and the limit is %q; want %q", what, reply, stored(), then)
-		}
-		called := w.now()
-		set("the first", called, 5, false, "5")
-		set("one that was called before", called-1, 3, true, "5")
-		// The clock goes back by a minute: what is left is ahead of it.
-		w.rdb.ZAdd(w.Context(), w.res.Part("alive"), redis.Z{Member: "=", Score: float64(w.now()/1000 + 65_000)})
-		set("one after the clock went back", w.now(), 8, false, "8")
-	})
 }
 
 // An attempt that comes back, for its tombstone was lost, can be revoked again: it has one

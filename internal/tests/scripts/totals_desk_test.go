@@ -47,31 +47,26 @@ type asked struct {
 }
 
 func newDesk(t *testing.T, target redistest.Target, total int) *desk {
-	return &desk{T: t, rdb: clientOf(t, target), names: totalNames(redistest.Name(t)), handle: hereHandle, total: total, waiting: map[int64]asked{}, embedded: target.Mini != nil, random: rand.New(rand.NewPCG(redistest.Seed(t), 1))}
-}
-
-// totalNames are the keys of a family.
-func totalNames(name string) (all []string) {
-	r := keys.Family{Kind: keys.Semaphore, Name: name}.Together()
+	d := &desk{T: t, rdb: clientOf(t, target), handle: hereHandle, total: total, waiting: map[int64]asked{}, embedded: target.Mini != nil}
+	d.random = rand.New(rand.NewPCG(redistest.Seed(t), 1))
+	r := keys.Family{Kind: keys.Semaphore, Name: redistest.Name(t)}.Together()
 	for _, part := range parts {
-		all = append(all, r.Part(part))
+		d.names = append(d.names, r.Part(part))
 	}
-	return all
+	return d
 }
 
-// other is another handle at the same family.
+// other is another handle at the same family, before either has asked for anything.
 func (d *desk) other() *desk {
-	return &desk{T: d.T, rdb: d.rdb, names: d.names, handle: thereHandle, total: d.total, waiting: map[int64]asked{}, random: d.random}
+	other := *d
+	other.handle, other.waiting = thereHandle, map[int64]asked{}
+	return &other
 }
 
 func (d *desk) run(script string, args ...any) []int64 {
 	d.Helper()
-	names := d.names
-	if script == "renew" {
-		names = names[:2]
-	}
 	d.sent = time.Now()
-	v, err := scripts[script].Run(context.Background(), d.rdb, names, args...).Int64Slice()
+	v, err := scripts[script].Run(context.Background(), d.rdb, d.names, args...).Int64Slice()
 	redistest.CheckNow(d, err == nil, "%s %v: %v", script, args, err)
 	return v
 }
@@ -86,9 +81,7 @@ func (d *desk) hold(a asked, remains int64) {
 func (d *desk) hear(v []int64) {
 	for ; len(v) >= 3; v = v[3:] {
 		a, ok := d.waiting[v[0]]
-		if !ok {
-			d.Fatalf("an outcome of %d, which does not wait: %v", v[0], v)
-		}
+		redistest.CheckNow(d, ok, "an outcome of %d, which does not wait: %v", v[0], v)
 		delete(d.waiting, v[0])
 		if v[1] > 0 {
 			d.hold(a, v[1])
@@ -98,8 +91,8 @@ func (d *desk) hear(v []int64) {
 
 var scripts = map[string]*redis.Script{
 	"enter": redis.NewScript(luascripts.TotalsEnter()), "leave": redis.NewScript(luascripts.TotalsLeave()),
-	"ask": redis.NewScript(luascripts.TotalsAsk()), "renew": redis.NewScript(luascripts.TotalsRenew()),
-	"set": redis.NewScript(luascripts.TotalsSetLimit()), "revoke": redis.NewScript(luascripts.TotalsRevoke()),
+	"ask": redis.NewScript(luascripts.TotalsAsk()), "set": redis.NewScript(luascripts.TotalsSetLimit()),
+	"revoke": redis.NewScript(luascripts.TotalsRevoke()),
 }
 
 const deskTTL = 600_000
@@ -179,11 +172,6 @@ func (d *desk) set(key string, limit int) {
 	d.hear(v[3:])
 }
 
-// card is how many members a part has.
-func (d *desk) card(part string) int64 {
-	return d.rdb.ZCard(d.Context(), d.part(part)).Val()
-}
-
 // counts is how many permits each key was granted since from.
 func (d *desk) counts(from int) map[string]int {
 	all := map[string]int{}
@@ -241,8 +229,8 @@ func TestLostPartsHealWithinASignOfLife(t *testing.T) {
 // MaxWaiters counts the living, also where more waiters of other keys died before than one call drops.
 func TestDeadWaitersOfTheKeyDoNotCount(t *testing.T) {
 	eachDesk(t, 1, func(t *testing.T, d *desk) {
-		d.enter("k", 1, 1, 1)
 		dead := d.other()
+		d.enter("k", 1, 1, 1)
 		for i := range 150 {
 			dead.enter(fmt.Sprintf("other%d", i%10), 1, 1, 1)
 		}
@@ -261,30 +249,6 @@ func TestDeadWaitersOfTheKeyDoNotCount(t *testing.T) {
 		v := d.run("enter", member, 1, deskTTL, 1, 1, 0, "0 2 0")
 		redistest.Check(t, v[0] == 2, "a living waiter beside three dead ones is answered %v; want that it is queued", v)
 	})
-}
-
-// A waiter that is queued anew after queue was lost finds its place in line still there. It is counted once.
-func TestWaiterThatIsQueuedAnewCountsOnce(t *testing.T) {
-	eachDesk(t, 1, func(t *testing.T, d *desk) {
-		d.enter("k", 1, 1, 1)
-		waiter := fmt.Sprintf("k:%s.100.1.10000.1.1.1", d.handle)
-		v := d.run("enter", waiter, 1, 10_000, 1, d.total, 0, "0 0 0")
-		redistest.CheckNow(t, v[0] == 2 && v[6] == 1, "enter answered %v", v)
-		ticket := d.rdb.ZScore(t.Context(), d.part("queue"), waiter).Val()
-		d.rdb.Del(t.Context(), d.part("queue"), d.part("alive"))
-		v = d.run("enter", waiter, 1, 10_000, 1, d.total, 0, fmt.Sprintf("%.0f 0 0", ticket))
-		redistest.Check(t, v[0] == 2 && v[6] == 1, "enter answered %v; it is the only waiter", v)
-	})
-}
-
-// marks are the requests that hold others up.
-func (d *desk) marks() (all []string) {
-	for _, member := range d.rdb.ZRange(d.Context(), d.part("turns"), 0, -1).Val() {
-		if strings.Index(member, ":") > 0 {
-			all = append(all, member)
-		}
-	}
-	return all
 }
 
 // settle asks what became of each waiter, and enters again what has lost its place.

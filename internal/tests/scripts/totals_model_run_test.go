@@ -3,6 +3,7 @@ package scripts_test
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"github.com/leasehold-go/leasehold/internal/keys"
 	"github.com/leasehold-go/leasehold/internal/protocol"
 	"github.com/leasehold-go/leasehold/internal/redistest"
-	"github.com/leasehold-go/leasehold/internal/setting"
 	"github.com/leasehold-go/leasehold/internal/totals"
 	"github.com/leasehold-go/leasehold/luascripts"
 )
@@ -31,7 +31,7 @@ func TestModelOfFamiliesWithATotal(t *testing.T) {
 				"enter": m.enterNew, "enter more": m.enterNew, "enter yet more": m.enterNew, "enter again": m.enterAgain,
 				"leave": m.leave, "leave more": m.leave, "leave yet more": m.leaveHeld, "ask": m.ask, "ask more": m.ask, "renew": m.renew,
 				"pass": m.pass, "pass some": m.pass, "set": m.setLimit, "lose": m.lose, "fill": m.fill, "go on": m.goOn,
-				"revoke": m.revoke,
+				"revoke": m.revoke, "hold up": m.holdUp,
 			})
 		})
 	})
@@ -54,33 +54,31 @@ func (m *familyMachine) resource(key string, total, maxTotal int) *totals.Resour
 
 func (m *familyMachine) enterNew(t *rapid.T) {
 	terms := protocol.Terms{
-		Handle: rapid.SampledFrom(modelHandles[:3]).Draw(t, "handle"), Seq: uint64(len(m.issued) + 1),
-		Limit: rapid.IntRange(1, 4).Draw(t, "limit"), Permits: max(1, rapid.IntRange(-2, 4).Draw(t, "permits")),
+		Handle: rapid.SampledFrom(modelHandles[:3]).Draw(t, "handle"),
+		Limit:  rapid.IntRange(1, 4).Draw(t, "limit"), Permits: max(1, rapid.IntRange(-2, 4).Draw(t, "permits")),
 		TTL:  time.Duration(rapid.SampledFrom([]int64{10_000, 500, 2_500, 3_600_000}).Draw(t, "ttl")) * time.Millisecond,
 		Want: rapid.SampledFrom([]int{1, 2, 3}).Draw(t, "share"),
 	}
 	key := rapid.SampledFrom([]string{"ann", "an", "bob", "{x}"}).Draw(t, "key")
-	res := m.resource(key, rapid.SampledFrom([]int{5, 5, 5, 5, 3}).Draw(t, "total"), 0)
+	m.enter(t, m.request(key, rapid.SampledFrom([]int{5, 5, 5, 5, 3}).Draw(t, "total"), terms))
+}
+
+func (m *familyMachine) request(key string, total int, terms protocol.Terms) *request {
+	res := m.resource(key, total, 0)
+	terms.Seq = uint64(len(m.issued) + 1)
 	q := res.Request(terms)
 	r := &request{Request: q, Terms: terms, member: q.(*totals.Request).Member(), res: &resource{Resource: res}, key: key}
 	m.issued = append(m.issued, r)
-	m.enter(t, r)
+	return r
 }
 
 func (m *familyMachine) enterAgain(t *rapid.T) { m.enter(t, m.again(t)) }
 
 func (m *familyMachine) enter(t *rapid.T, r *request) {
-	o := protocol.EnterOptions{
-		Wait:       rapid.IntRange(0, 4).Draw(t, "tries") < 4,
-		MaxWaiters: max(0, rapid.IntRange(-6, 3).Draw(t, "max")),
-	}
-	maxTotal := max(0, rapid.IntRange(-6, 6).Draw(t, "max total"))
-	if rapid.IntRange(0, 8).Draw(t, "void") == 8 {
-		o.VoidAfter = new(m.us() + rapid.SampledFrom([]int64{0, -1, 1, 5_000_000}).Draw(t, "void"))
-	}
-	if ticket, ok := m.tickets[r.Seq]; ok && rapid.Bool().Draw(t, "old ticket") {
-		o.Ticket = ticket
-	}
+	m.enterAs(r, m.options(t, r), max(0, rapid.IntRange(-6, 6).Draw(t, "max total")))
+}
+
+func (m *familyMachine) enterAs(r *request, o protocol.EnterOptions, maxTotal int) {
 	total := parseTerms(r.member).total
 	c := m.resource(r.key, total, maxTotal).Request(r.Terms).Enter(o)
 	got, ok := m.callOf(r, 7, fmt.Sprintf("enter %s, %+v, %d", r.member, o, maxTotal), c, func() any {
@@ -108,12 +106,43 @@ func (m *familyMachine) leaveHeld(t *rapid.T) {
 }
 
 func (m *familyMachine) leaveOne(t *rapid.T, r *request) {
-	m.leaves(t, r, func(void int64) any { return m.f.leave(r.member, void) })
+	m.leaves(t, r, false, func(void int64) any { return m.f.leave(r.member, void) })
 }
 
-func (m *familyMachine) ask(t *rapid.T) {
-	asked, members := m.asking(t)
-	first := asked[0]
+// holdUp walks at once a course that chance alone would hardly find. Requests for all permits, of up to ten keys, hold up
+// those for one, second after second, until they stand aside: for longer each time.
+func (m *familyMachine) holdUp(t *rapid.T) {
+	enter := func(key string, permits int) *request {
+		r := m.request(key, 5, protocol.Terms{Handle: modelHandles[0], Limit: 5, Permits: permits, TTL: time.Hour, Want: 1})
+		m.enterAs(r, protocol.EnterOptions{Wait: true}, 0)
+		return r
+	}
+	enter("long", 1)
+	var heavy []*request
+	for i := range rapid.IntRange(1, 10).Draw(t, "heavy keys") {
+		heavy = append(heavy, enter(fmt.Sprint("heavy", i), 5))
+	}
+	pause := rapid.SampledFrom([]time.Duration{250 * time.Millisecond, 500 * time.Millisecond}).Draw(t, "pause")
+	for range rapid.IntRange(1, 10).Draw(t, "rounds") {
+		light := enter("light", 1)
+		for range 3 {
+			m.setClock(m.now.Add(pause))
+			m.asks(append(heavy, light))
+		}
+		m.leaveOne(t, light)
+	}
+	if rapid.Bool().Draw(t, "queue is lost") { // and their places in line are not
+		m.loses(slices.Index(parts, "queue"))
+		m.loses(slices.Index(parts, "alive"))
+		m.enterAs(heavy[0], protocol.EnterOptions{Wait: true, Ticket: m.tickets[heavy[0].Seq]}, 0)
+	}
+}
+
+func (m *familyMachine) ask(t *rapid.T) { m.asks(m.asking(t)) }
+
+// asks asks for some requests of one handle.
+func (m *familyMachine) asks(asked []*request) {
+	first, members := asked[0], membersOf(asked)
 	c := first.res.Ask(plain(asked))
 	got := m.call(fmt.Sprintf("ask %q", members), c, func() outcome {
 		return m.f.ask(first.Handle, parseTerms(first.member).total, members)
@@ -127,17 +156,8 @@ func (m *familyMachine) goOn(t *rapid.T) {
 }
 
 func (m *familyMachine) setLimit(t *rapid.T) {
-	var s settingCall
-	if len(m.set) > 0 && rapid.IntRange(0, 2).Draw(t, "again") == 2 {
-		s = rapid.SampledFrom(m.set).Draw(t, "which")
-	} else {
-		s = m.newSetting(t, 5)
-		s.key = rapid.SampledFrom([]string{"", "ann", "bob", ""}).Draw(t, "key")
-		m.set = append(m.set, s)
-	}
-	c := m.resource(s.key, 5, 0).Set(protocol.SetOptions{Handle: s.handle, Limit: s.limit, Number: s.number})
-	got := m.call(fmt.Sprintf("set %+v", s), c, func() outcome { return ints(m.f.set(s, 5)) })
-	must(setting.Read(got.ints))(m)
+	s := m.setting(t, 5, "", "ann", "bob", "")
+	m.sets(m.resource(s.key, 5, 0), s, func() []int64 { return m.f.set(s, 5) })
 }
 
 func (m *familyMachine) revoke(t *rapid.T) {
