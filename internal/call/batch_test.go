@@ -32,25 +32,21 @@ func TestCallsOfABatchShareARoundTrip(t *testing.T) {
 		time.Sleep(time.Second)
 		leave()
 		synctest.Wait()
-		if alone, pipelines := h.sent(); alone != 0 || len(pipelines) != 0 {
-			t.Errorf("sent %d alone and %v together; want none before each seat is settled", alone, pipelines)
-		}
+		alone, pipelines := h.sent()
+		redistest.Check(t, alone == 0 && len(pipelines) == 0, "sent %d alone and %v together; want none before each seat is settled", alone, pipelines)
 		batch[seats-2].Leave()
 		batch[seats-2].Leave()
 		h.done.Wait()
 		// Once more in full for the first, and the others by name.
-		alone, pipelines := h.sent()
-		if alone != 0 || len(pipelines) != 3 || len(pipelines[0]) != seats-2 {
-			t.Errorf("sent %d alone and %v together; want %d at once", alone, pipelines, seats-2)
-		}
+		alone, pipelines = h.sent()
+		redistest.Check(t, alone == 0 && len(pipelines) == 3 && len(pipelines[0]) == seats-2, "sent %d alone and %v together; want %d at once", alone, pipelines, seats-2)
 		h.open()
 		for _, seat := range []*Seat{batch[0], batch[seats-2]} { // used and left
 			reply, err := seat.Do(t.Context(), h.Client, echoed("k", 3))
 			wantEcho(t, 3, reply, err)
 		}
-		if alone, _ := h.sent(); alone != 2 {
-			t.Errorf("sent %d alone; want the 2 of seats that were settled", alone)
-		}
+		alone, _ = h.sent()
+		redistest.Check(t, alone == 2, "sent %d alone; want the 2 of seats that were settled", alone)
 	})
 }
 
@@ -61,12 +57,12 @@ func TestSeatThatIsLeftDuringItsDo(t *testing.T) {
 		_, newClient := redistest.Bubble(t)
 		rdb := newClient()
 		gate := make(chan struct{})
-		rdb.AddHook(&ourHook{process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			if ScriptName(fmt.Sprint(cmd.Args()[1])) == "time" {
+		rdb.AddHook(ours(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+			if ScriptName(fmt.Sprint(cmds[0].Args()[1])) == "time" {
 				<-gate // the first call of a client waits for this answer
 			}
-			return next(ctx, cmd)
-		}})
+			return send()
+		}))
 		c := redistest.Must(NewClient(rdb))(t)
 		seats := NewBatch(3)
 		var done sync.WaitGroup
@@ -93,15 +89,13 @@ func TestWaitEndsWithItsCtx(t *testing.T) {
 		defer cancel()
 		slow := func(context.Context) (int, error) { time.Sleep(time.Minute); return 1, nil }
 		began := time.Now()
-		if _, answered, err := Wait(ctx, spawn, slow); answered || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
-			t.Errorf("answered %v, %v after %v; want ctx's error", answered, err, time.Since(began))
-		}
 		_, answered, err := Wait(ctx, spawn, slow)
+		redistest.Check(t, !answered && errors.Is(err, context.DeadlineExceeded) && time.Since(began) == time.Second, "answered %v, %v after %v; want ctx's error", answered, err, time.Since(began))
+		_, answered, err = Wait(ctx, spawn, slow)
 		redistest.Check(t, !answered && errors.Is(err, ErrNotSent), "answered %v, %v; want nothing begun", answered, err)
 		for _, ctx := range []context.Context{t.Context(), context.Background()} {
-			if v, answered, err := Wait(ctx, spawn, slow); !answered || err != nil || v != 1 {
-				t.Errorf("%v, answered %v, %v; want 1", v, answered, err)
-			}
+			v, answered, err := Wait(ctx, spawn, slow)
+			redistest.Check(t, answered && err == nil && v == 1, "%v, answered %v, %v; want 1", v, answered, err)
 		}
 		time.Sleep(time.Hour)
 	})

@@ -80,8 +80,7 @@ func TestBreakerOpens(t *testing.T) {
 // since its caller had left, does not, either.
 func TestBreakerIgnores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client := redistest.Bubble(t)
-		c := newReady(t, client())
+		_, c := newBubble(t)
 		q := newQueue(c.only, Confirm{Replicas: 1, Wait: time.Minute}, minConfirmedBytes)
 		q.trips = 2
 		began := time.Now()
@@ -123,29 +122,9 @@ func TestSuspect(t *testing.T) {
 
 // faulty is a hook whose commands fail while it is down, or hang.
 type faulty struct {
-	redistest.Hook
 	down atomic.Bool
-	hang chan struct{} // not nil: commands wait for its end, and then fail
 	mu   sync.Mutex
 	got  []time.Time // when each GET came; guarded by mu
-}
-
-func (f *faulty) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "get" {
-			f.mu.Lock()
-			f.got = append(f.got, time.Now())
-			f.mu.Unlock()
-		}
-		if !f.down.Load() {
-			return next(ctx, cmd)
-		}
-		if f.hang != nil {
-			<-f.hang
-		}
-		cmd.SetErr(errRefused)
-		return errRefused
-	}
 }
 
 func (f *faulty) gets() []time.Time {
@@ -154,12 +133,26 @@ func (f *faulty) gets() []time.Time {
 	return f.got
 }
 
-// faultyClient is a client with such a hook, whose breaker is open.
+// faultyClient is a client with such a hook, whose breaker is open. If hang is not nil, commands wait for its end, and
+// then fail.
 func faultyClient(t *testing.T, hang chan struct{}) (*Client, *faulty) {
-	_, client := redistest.Bubble(t)
-	rdb, f := client(), &faulty{hang: hang}
-	rdb.AddHook(f)
-	c := newReady(t, rdb)
+	rdb, c := newBubble(t)
+	f := &faulty{}
+	rdb.AddHook(redistest.Around(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+		if cmds[0].Name() == "get" {
+			f.mu.Lock()
+			f.got = append(f.got, time.Now())
+			f.mu.Unlock()
+		}
+		if !f.down.Load() {
+			return send()
+		}
+		if hang != nil {
+			<-hang
+		}
+		cmds[0].SetErr(errRefused)
+		return errRefused
+	}))
 	c.only.breaker.outcome(time.Now(), errRefused)
 	f.down.Store(true)
 	return c, f
@@ -175,9 +168,7 @@ func TestOpenBreakerIsNotBlind(t *testing.T) {
 		for i := range 100 {
 			began := time.Now()
 			err := c.Reachable(t.Context(), "k")
-			if !errors.Is(err, ErrNotSent) || !errors.Is(err, errAway) || !errors.Is(err, errRefused) || Classify(err) != NotNow || !OutOfReach(err) {
-				t.Fatalf("call %d: %v", i, err)
-			}
+			redistest.CheckNow(t, errors.Is(err, ErrNotSent) && errors.Is(err, errAway) && errors.Is(err, errRefused) && Classify(err) == NotNow && OutOfReach(err), "call %d: %v", i, err)
 			redistest.AtMost(t, time.Since(began), probePatience, "call %d took %v", i)
 			time.Sleep(10 * time.Millisecond)
 		}

@@ -29,10 +29,9 @@ func TestBrokenConnectionsAreDropped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				_, newClient := redistest.Bubble(t)
 				var mu sync.Mutex
 				var conns []net.Conn
-				rdb := newClient(func(o *redis.Options) {
+				rdb, c := newBubble(t, func(o *redis.Options) {
 					dial := o.Dialer
 					o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 						time.Sleep(time.Second) // so that each caller has a connection of its own
@@ -43,7 +42,6 @@ func TestBrokenConnectionsAreDropped(t *testing.T) {
 						return conn, err
 					}
 				})
-				c := newReady(t, rdb)
 				var all sync.WaitGroup
 				for range 8 {
 					all.Go(func() { rdb.Ping(t.Context()) })

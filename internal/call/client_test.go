@@ -42,9 +42,7 @@ func TestClientsThatCannotWorkAreRefused(t *testing.T) {
 		struct{ redis.UniversalClient }{ring(t)},
 	} {
 		c, err := NewClient(rdb)
-		if err == nil || !strings.Contains(err.Error(), "rdb is") || !strings.Contains(err.Error(), "want a") {
-			t.Errorf("%T: %v, %v; want an error that says what to pass", rdb, c, err)
-		}
+		redistest.Check(t, err != nil && strings.Contains(err.Error(), "rdb is") && strings.Contains(err.Error(), "want a"), "%T: %v, %v; want an error that says what to pass", rdb, c, err)
 	}
 }
 
@@ -68,15 +66,11 @@ func TestWrappedClientsAreRecognised(t *testing.T) {
 	}
 	for _, rdb := range append(around(cluster), struct{ *redis.ClusterClient }{cluster}) {
 		c, err := NewClient(rdb)
-		if err != nil || !c.IsCluster() || !c.ReadsFromReplicas() || c.CachesLocally() {
-			t.Errorf("%T: %+v, %v; want a Cluster client that reads from replicas", rdb, c, err)
-		}
+		redistest.Check(t, err == nil && c.IsCluster() && c.ReadsFromReplicas() && !c.CachesLocally(), "%T: %+v, %v; want a Cluster client that reads from replicas", rdb, c, err)
 	}
 	for _, rdb := range append(around(plain), struct{ *redis.Client }{plain}) {
 		c, err := NewClient(rdb)
-		if err != nil || c.IsCluster() || c.ReadsFromReplicas() || !c.CachesLocally() || !c.boundsReads {
-			t.Errorf("%T: %+v, %v; want a client that caches", rdb, c, err)
-		}
+		redistest.Check(t, err == nil && !c.IsCluster() && !c.ReadsFromReplicas() && c.CachesLocally() && c.boundsReads, "%T: %+v, %v; want a client that caches", rdb, c, err)
 	}
 	c, err := NewClient(hidden{plain})
 	redistest.Check(t, err == nil && !c.boundsReads, "a hidden client: %+v, %v; want one of which nothing is known", c, err)
@@ -88,9 +82,8 @@ func TestHiddenClusterClientIsRefusedByTheFirstCall(t *testing.T) {
 		rdb := redistest.SharedCluster(t, v).Client()
 		c, err := NewClient(hidden{rdb})
 		redistest.WantErr(t, err)
-		if _, err := c.Do(t.Context(), echoed("any", 1)); err == nil || Classify(err) != Refused || !strings.Contains(err.Error(), "Unwrap") {
-			t.Errorf("%v: %v; want an error that says what to pass", v, err)
-		}
+		_, err = c.Do(t.Context(), echoed("any", 1))
+		redistest.Check(t, err != nil && Classify(err) == Refused && strings.Contains(err.Error(), "Unwrap"), "%v: %v; want an error that says what to pass", v, err)
 		single := hidden{redistest.Shared(t, v).Client()}
 		if c, err = NewClient(single); err != nil {
 			t.Fatal(err)
@@ -146,9 +139,7 @@ func TestOldServerIsRefusedByTheFirstCallOfAnyKind(t *testing.T) {
 			for name, call := range calls {
 				before := sent.Load()
 				err := call()
-				if err == nil || Classify(err) != Refused || !strings.Contains(err.Error(), "Redis 6.2.14; want Redis 7.0") {
-					t.Errorf("%s: %v; want the version that is needed", name, err)
-				}
+				redistest.Check(t, err != nil && Classify(err) == Refused && strings.Contains(err.Error(), "Redis 6.2.14; want Redis 7.0"), "%s: %v; want the version that is needed", name, err)
 				redistest.Expect(t, sent.Load()-before, 1, "%s sent %d scripts; want the question only", name)
 			}
 		})
@@ -159,14 +150,14 @@ func TestFirstCallsShareOneQuestion(t *testing.T) {
 	rdb := redistest.MiniClient(t)
 	var asked atomic.Int32
 	gate, began := make(chan struct{}), make(chan struct{}, 1)
-	rdb.AddHook(&ourHook{process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		if ScriptName(fmt.Sprint(cmd.Args()[1])) == "time" {
+	rdb.AddHook(ours(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+		if ScriptName(fmt.Sprint(cmds[0].Args()[1])) == "time" {
 			asked.Add(1)
 			began <- struct{}{}
 			<-gate
 		}
-		return next(ctx, cmd)
-	}})
+		return send()
+	}))
 	c, _ := NewClient(rdb)
 	const callers = 200
 	errs := make(chan error, callers)
@@ -238,9 +229,7 @@ func TestCallsAreBoundedWhereDiallingHangs(t *testing.T) {
 					hole.hang()
 					began := time.Now()
 					for _, err := range way(c, 1) {
-						if err == nil || !errors.Is(err, ErrNotSent) || Classify(err) != NotNow || errors.Is(err, context.DeadlineExceeded) {
-							t.Errorf("%v, class %v; want that it was not sent", err, Classify(err))
-						}
+						redistest.Check(t, err != nil && errors.Is(err, ErrNotSent) && Classify(err) == NotNow && !errors.Is(err, context.DeadlineExceeded), "%v, class %v; want that it was not sent", err, Classify(err))
 					}
 					took := time.Since(began)
 					redistest.Check(t, took <= Bound+Bound/3, "took %v; want %v", took, Bound)
@@ -262,9 +251,7 @@ func ring(t *testing.T) *redis.Ring {
 // count as sent twice. A hook that really sends a call twice is noticed before and after.
 func TestHookThatIsAddedLateIsLearned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client := redistest.Bubble(t)
-		rdb := client()
-		c := newReady(t, rdb)
+		rdb, c := newBubble(t)
 		n, twice := 0, false
 		send := func() bool {
 			one := echoed("k", n)
@@ -276,29 +263,27 @@ func TestHookThatIsAddedLateIsLearned(t *testing.T) {
 		for range 4 {
 			redistest.Check(t, !send(), "a call without a hook counts as sent twice")
 		}
-		rdb.AddHook(&ourHook{process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			_ = cmd.Args()
+		rdb.AddHook(ours(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+			touch(cmds...)
 			if twice {
-				_ = next(ctx, cmd)
+				_ = send()
 			}
-			return next(ctx, cmd)
-		}})
+			return send()
+		}))
 		for range maxExceeded + 2 {
 			send()
 		}
 		redistest.Check(t, !send(), "a hook that reads arguments was not learned")
-		if twice = true; !send() {
-			t.Error("a call that the hook sent twice was not noticed")
-		}
+		twice = true
+		redistest.Check(t, send(), "a call that the hook sent twice was not noticed")
 	})
 }
 
 // A ctx with a Deadline that panics ends no process, also where the client bounds no read: the call then runs on another goroutine.
 func TestCtxThatPanicsInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, newClient := redistest.Bubble(t)
 		for _, read := range []time.Duration{0, -1} {
-			c := newReady(t, newClient(func(o *redis.Options) { o.ReadTimeout = read }))
+			_, c := newBubble(t, func(o *redis.Options) { o.ReadTimeout = read })
 			var active sync.WaitGroup
 			one := echoed("k", 1)
 			one.Done = func(reply []int64, err error) { wantEcho(t, 1, reply, err) }

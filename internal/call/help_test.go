@@ -37,86 +37,82 @@ func newReady(t testing.TB, rdb redis.UniversalClient) *Client {
 	return c
 }
 
-// ourHook is a hook that treats the commands of this package: nil = as usual.
-type ourHook struct {
-	redistest.Hook
-	process  func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
-	pipeline func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error
+// newBubble is such a Client, in a bubble, and the client that it is of.
+func newBubble(t *testing.T, mod ...func(*redis.Options)) (*redis.Client, *Client) {
+	t.Helper()
+	_, newClient := redistest.Bubble(t)
+	rdb := newClient(mod...)
+	return rdb, newReady(t, rdb)
 }
 
 func isOurs(cmd redis.Cmder) bool { return strings.HasPrefix(cmd.Name(), "eval") }
 
-func (h *ourHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if h.process == nil || !isOurs(cmd) {
-			return next(ctx, cmd)
+// ours is a hook around the commands of this package, sent alone or together.
+func ours(around redistest.Around) redis.Hook {
+	return redistest.Around(func(ctx context.Context, cmds []redis.Cmder, send func() error) error {
+		if !isOurs(cmds[0]) {
+			return send()
 		}
-		return h.process(ctx, cmd, next)
-	}
+		return around(ctx, cmds, send)
+	})
 }
 
-func (h *ourHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if h.pipeline == nil || !isOurs(cmds[0]) {
-			return next(ctx, cmds)
-		}
-		return h.pipeline(ctx, cmds, next)
-	}
-}
+// sends lets everything pass.
+func sends(_ context.Context, _ []redis.Cmder, send func() error) error { return send() }
 
 // held is a Client in a bubble whose calls, if they are sent alone, do not return
 // before the gate opens. It counts what is sent.
 type held struct {
-	redistest.Hook
 	*Client
-	hook *ourHook
 	gate chan struct{}
 	done sync.WaitGroup
 	open func()
+	// What happens around what is sent.
+	alone, together redistest.Around
 
 	mu        sync.Mutex
-	alone     int
+	n         int        // sent alone
 	pipelines [][]string // the keys of each
 }
 
 func newHeld(t *testing.T) *held {
-	_, newClient := redistest.Bubble(t)
-	rdb := newClient()
-	h := &held{Client: newReady(t, rdb), gate: make(chan struct{}), hook: &ourHook{}}
+	rdb, c := newBubble(t)
+	h := &held{Client: c, gate: make(chan struct{}), together: sends}
 	h.open = sync.OnceFunc(func() { close(h.gate) })
 	t.Cleanup(h.open)
-	h.hook.process = func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	h.alone = func(_ context.Context, _ []redis.Cmder, send func() error) error {
 		h.mu.Lock()
-		h.alone++
+		h.n++
 		h.mu.Unlock()
 		<-h.gate
-		return next(ctx, cmd)
+		return send()
 	}
-	rdb.AddHook(h)
-	rdb.AddHook(h.hook)
-	return h
-}
-
-func (h *held) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if isOurs(cmds[0]) {
-			var keys []string
-			for _, cmd := range cmds {
-				key, _ := cmd.Args()[3].(string)
-				keys = append(keys, key)
-			}
-			h.mu.Lock()
-			h.pipelines = append(h.pipelines, keys)
-			h.mu.Unlock()
+	rdb.AddHook(&redistest.Hooks{Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if !isOurs(cmd) {
+			return next(ctx, cmd)
 		}
-		return next(ctx, cmds)
-	}
+		return h.alone(ctx, []redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
+	}, Pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+		if !isOurs(cmds[0]) {
+			return next(ctx, cmds)
+		}
+		var keys []string
+		for _, cmd := range cmds {
+			key, _ := cmd.Args()[3].(string)
+			keys = append(keys, key)
+		}
+		h.mu.Lock()
+		h.pipelines = append(h.pipelines, keys)
+		h.mu.Unlock()
+		return h.together(ctx, cmds, func() error { return next(ctx, cmds) })
+	}})
+	return h
 }
 
 func (h *held) sent() (alone int, pipelines [][]string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.alone, slices.Clone(h.pipelines)
+	return h.n, slices.Clone(h.pipelines)
 }
 
 // do makes a call on a goroutine of its own.
@@ -148,9 +144,8 @@ func (h *held) finish() {
 // wantFirst checks the keys of the pipeline that was sent first.
 func (h *held) wantFirst(t *testing.T, want string) {
 	t.Helper()
-	if _, pipelines := h.sent(); len(pipelines) == 0 || strings.Join(pipelines[0], " ") != want {
-		t.Errorf("sent %v; want %s first", pipelines, want)
-	}
+	_, pipelines := h.sent()
+	redistest.Check(t, len(pipelines) != 0 && strings.Join(pipelines[0], " ") == want, "sent %v; want %s first", pipelines, want)
 }
 
 // withHeld runs a test with such a Client, in a bubble.

@@ -69,12 +69,12 @@ func TestBrokenConnectionsOfTwoServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t)
 		gate := make(chan struct{})
-		n.AddHook(&ourHook{process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			if cmd.Args()[3] == keysOf[hangs] {
+		n.AddHook(ours(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+			if cmds[0].Args()[3] == keysOf[hangs] {
 				<-gate
 			}
-			return next(ctx, cmd)
-		}})
+			return send()
+		}))
 		c := newReady(t, n)
 		var all sync.WaitGroup
 		for range 4 {

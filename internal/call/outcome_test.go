@@ -57,56 +57,44 @@ func TestOutcomesOfHooks(t *testing.T) {
 		}
 		return err
 	}
+	unsent := func(err error) bool { return errors.Is(err, ErrNotSent) && Classify(err) == NotNow }
 	for name, c := range map[string]struct {
-		hook ourHook
-		want func(err error) bool
+		around redistest.Around
+		want   func(err error) bool
 	}{
-		"stops": {ourHook{
-			process:  func(context.Context, redis.Cmder, redis.ProcessHook) error { return errOpen },
-			pipeline: func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return errOpen },
-		}, func(err error) bool {
-			return errors.Is(err, errOpen) && errors.Is(err, ErrNotSent) && Classify(err) == NotNow
-		}},
-		"returns a nil pointer": {ourHook{
-			process:  func(context.Context, redis.Cmder, redis.ProcessHook) error { return (*net.OpError)(nil) },
-			pipeline: func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return (*net.OpError)(nil) },
-		}, func(err error) bool {
-			return err.Error() != "" && errors.Is(err, ErrNotSent) && Classify(err) == NotNow
-		}},
-		"swallows the call": {ourHook{
-			process:  func(context.Context, redis.Cmder, redis.ProcessHook) error { return nil },
-			pipeline: func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { return nil },
-		}, func(err error) bool { return errors.Is(err, ErrNotSent) && Classify(err) == NotNow }},
-		"swallows the error": {ourHook{
-			process: func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error { touch(cmd); return nil },
-			pipeline: func(_ context.Context, cmds []redis.Cmder, _ redis.ProcessPipelineHook) error {
-				touch(cmds...)
-				return nil
-			},
+		"stops": {
+			func(context.Context, []redis.Cmder, func() error) error { return errOpen },
+			func(err error) bool { return errors.Is(err, errOpen) && unsent(err) },
+		},
+		"returns a nil pointer": {
+			func(context.Context, []redis.Cmder, func() error) error { return (*net.OpError)(nil) },
+			func(err error) bool { return err.Error() != "" && unsent(err) },
+		},
+		"swallows the call": {func(context.Context, []redis.Cmder, func() error) error { return nil }, unsent},
+		"swallows the error": {func(_ context.Context, cmds []redis.Cmder, _ func() error) error {
+			touch(cmds...)
+			return nil
 		}, func(err error) bool { return err != nil && !errors.Is(err, ErrNotSent) && Classify(err) == Unknown }},
-		"has an answer to another call": {ourHook{
-			process: func(context.Context, redis.Cmder, redis.ProcessHook) error { return io.EOF },
-			pipeline: func(_ context.Context, cmds []redis.Cmder, _ redis.ProcessPipelineHook) error {
-				touch(cmds...)
-				return redis.ErrCrossSlot
-			},
+		"has an answer to another call": {func(_ context.Context, cmds []redis.Cmder, _ func() error) error {
+			if len(cmds) == 1 {
+				return io.EOF
+			}
+			touch(cmds...)
+			return redis.ErrCrossSlot
 		}, func(err error) bool { return err != nil && Classify(err) != Refused }},
-		"wraps": {ourHook{
-			process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error { return wrap(next(ctx, cmd)) },
-			pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
-				err := wrap(next(ctx, cmds))
-				for _, cmd := range cmds {
-					cmd.SetErr(wrap(cmd.Err()))
-				}
-				return err
-			},
+		"wraps": {func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+			err := wrap(send())
+			for _, cmd := range cmds {
+				cmd.SetErr(wrap(cmd.Err()))
+			}
+			return err
 		}, func(err error) bool { return err == nil }}, // from a server that has no scripts yet
 	} {
 		for by, way := range ways {
 			t.Run(name+", "+by, func(t *testing.T) {
 				rdb := redistest.MiniClient(t)
 				client := newReady(t, rdb)
-				rdb.AddHook(&c.hook)
+				rdb.AddHook(ours(c.around))
 				for _, err := range way(client, 5) {
 					redistest.Check(t, c.want(err), "%v, class %v", err, Classify(err))
 				}
@@ -186,14 +174,14 @@ func TestScriptsForgottenWhileTheyAreTaught(t *testing.T) {
 	t.Cleanup(func() { _, _ = other.Close(), rdb.Close() })
 	c := newReady(t, rdb)
 	times := 3
-	rdb.AddHook(&ourHook{pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
-		err := next(ctx, cmds)
+	rdb.AddHook(ours(func(ctx context.Context, cmds []redis.Cmder, send func() error) error {
+		err := send()
 		if times > 0 && cmds[0].Name() == "eval" {
 			times--
 			other.ScriptFlush(ctx)
 		}
 		return err
-	}})
+	}))
 	for i, err := range ways["together"](c, 6) {
 		redistest.Check(t, err == nil, "call %d: %v", i, err)
 	}

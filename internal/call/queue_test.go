@@ -29,17 +29,15 @@ func TestCallsThatMeetShareARoundTrip(t *testing.T) {
 		h.finish()
 		// The server knows no script yet, so the first in the pipeline is sent
 		// once more in full, and the others by name.
-		if _, pipelines := h.sent(); len(pipelines) == 0 || len(pipelines[0]) != more || len(pipelines) > 3 {
-			t.Errorf("sent %v together; want %d at once", pipelines, more)
-		}
+		_, pipelines = h.sent()
+		redistest.Check(t, len(pipelines) != 0 && len(pipelines[0]) == more && len(pipelines) <= 3, "sent %v together; want %d at once", pipelines, more)
 		before, _ := h.sent()
 		for range 3 {
 			h.echoes(t, 1)
 			h.done.Wait()
 		}
-		if alone, _ := h.sent(); alone < before+3 {
-			t.Errorf("a lone caller's call was not sent alone")
-		}
+		alone, _ = h.sent()
+		redistest.Check(t, alone >= before+3, "a lone caller's call was not sent alone")
 	})
 }
 
@@ -67,7 +65,7 @@ func TestHangingRoundTripsHoldUpNobody(t *testing.T) {
 func (h *held) hang() (longest func() int) {
 	var mu sync.Mutex
 	var under, most int
-	h.hook.pipeline = func(ctx context.Context, cmds []redis.Cmder, _ redis.ProcessPipelineHook) error {
+	h.together = func(ctx context.Context, cmds []redis.Cmder, _ func() error) error {
 		mu.Lock()
 		under++
 		most = max(most, under)
@@ -132,9 +130,7 @@ func TestCallWhoseCallerLeftIsNotSent(t *testing.T) {
 		began := time.Now()
 		for i := range 10 {
 			h.do(ctx, echoed("left", i), func(_ []int64, err error) {
-				if !errors.Is(err, ErrNotSent) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > minRelief/2 {
-					t.Errorf("the caller left with %v after %v; want its ctx's error at once, and unsent", err, time.Since(began))
-				}
+				redistest.Check(t, errors.Is(err, ErrNotSent) && errors.Is(err, context.DeadlineExceeded) && time.Since(began) <= minRelief/2, "the caller left with %v after %v; want its ctx's error at once, and unsent", err, time.Since(began))
 			})
 		}
 		h.do(t.Context(), echoed("stays", 1), func(reply []int64, err error) { wantEcho(t, 1, reply, err) })
@@ -145,9 +141,8 @@ func TestCallWhoseCallerLeftIsNotSent(t *testing.T) {
 		ctx, leave = context.WithCancel(t.Context())
 		leave()
 		before, _ := h.sent()
-		if _, err := h.Do(ctx, echoed("left", 1)); !errors.Is(err, ErrNotSent) || !errors.Is(err, context.Canceled) {
-			t.Errorf("with a ctx that has ended: %v; want its error, and unsent", err)
-		}
+		_, err := h.Do(ctx, echoed("left", 1))
+		redistest.Check(t, errors.Is(err, ErrNotSent) && errors.Is(err, context.Canceled), "with a ctx that has ended: %v; want its error, and unsent", err)
 		after, _ := h.sent()
 		redistest.Check(t, after == before, "the call of a caller that had left was sent")
 	})
@@ -155,7 +150,7 @@ func TestCallWhoseCallerLeftIsNotSent(t *testing.T) {
 
 func TestPanicOfAHookLeavesNobodyWithoutAnOutcome(t *testing.T) {
 	withHeld(t, func(t *testing.T, h *held) {
-		h.hook.pipeline = func(_ context.Context, cmds []redis.Cmder, _ redis.ProcessPipelineHook) error {
+		h.together = func(_ context.Context, cmds []redis.Cmder, _ func() error) error {
 			cmds[0].SetErr((*net.OpError)(nil)) // its methods panic, too
 			panic("a hook")
 		}
@@ -167,10 +162,10 @@ func TestPanicOfAHookLeavesNobodyWithoutAnOutcome(t *testing.T) {
 		}
 		synctest.Wait()
 		h.finish()
-		h.hook.process = func(context.Context, redis.Cmder, redis.ProcessHook) error { panic("a hook") }
+		h.alone = func(context.Context, []redis.Cmder, func() error) error { panic("a hook") }
 		_, err := h.Do(t.Context(), echoed("alone", 1))
 		redistest.Check(t, err != nil && strings.Contains(err.Error(), "a hook"), "alone: %v; want the panic", err)
-		h.hook.pipeline, h.hook.process = nil, nil
+		h.together, h.alone = sends, sends
 		h.echoes(t, maxInFlight+5)
 		h.done.Wait()
 	})

@@ -59,14 +59,11 @@ func TestQueueOfAServerThatAnswersIsKept(t *testing.T) {
 		h.open()
 		h.echoes(t, 1) // the server knows the script
 		h.done.Wait()
-		h.hook.pipeline = func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+		h.together = func(_ context.Context, _ []redis.Cmder, send func() error) error {
 			time.Sleep(time.Second)
-			return next(ctx, cmds)
+			return send()
 		}
-		h.hook.process = func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			time.Sleep(time.Second)
-			return next(ctx, cmd)
-		}
+		h.alone = h.together
 		began := time.Now()
 		for i := range 1500 {
 			one := ranked("k", Rank(i%int(ranks)), time.Second)
@@ -99,9 +96,8 @@ func TestWaitInTheQueueDoesNotMakeACallVoid(t *testing.T) {
 		time.Sleep(wait)
 		sent := time.Now()
 		h.finish()
-		if want := sent.Add(after).UnixMicro(); void < want || void > want+1000 {
-			t.Errorf("void %v after it was sent; want %v", time.Duration(void-sent.UnixMicro())*time.Microsecond, after)
-		}
+		want := sent.Add(after).UnixMicro()
+		redistest.Check(t, void >= want && void <= want+1000, "void %v after it was sent; want %v", time.Duration(void-sent.UnixMicro())*time.Microsecond, after)
 		redistest.Check(t, never == 0, "a call that is never void became void at %d", never)
 		redistest.Check(t, moved.Sent.Equal(sent) && kept.Sent.Equal(sent), "sent at %v and %v; want %v", moved.Sent, kept.Sent, sent)
 	})
@@ -121,8 +117,8 @@ func TestEachStartedCallGetsOneOutcome(t *testing.T) {
 		redistest.Check(t, !underWay.Withdraw() && queued.Withdraw(), "a call under way was withdrawn, or one in the queue was not")
 		redistest.Expect(t, outcomes[1].Load(), 1, "a withdrawn call has %d outcomes; want one at once")
 		h.finish()
-		h.hook.process = func(context.Context, redis.Cmder, redis.ProcessHook) error { runtime.Goexit(); return nil }
-		h.hook.pipeline = func(context.Context, []redis.Cmder, redis.ProcessPipelineHook) error { runtime.Goexit(); return nil }
+		h.alone = func(context.Context, []redis.Cmder, func() error) error { runtime.Goexit(); return nil }
+		h.together = h.alone
 		h.start(echoed("ended", 1), count(2))
 		for range 2 * maxInFlight {
 			h.start(echoed("ended", 1), ignore)
@@ -188,17 +184,13 @@ func TestPipelinesGrowWithTheLine(t *testing.T) {
 		}
 		want := []int{2, 4, 8, 16, 32, 64, 128, 256, 262, 262}
 		redistest.Check(t, slices.Equal(got, want), "grew to %v times the least; want %v", got, want)
-		if after(p, 3*usual, true) != maxPipelineBytes || after(p, 5*usual, true) != maxPipelineBytes/2 {
-			t.Errorf("%d bytes after slow trips; want half after one of more than four times the shortest", p.bytes)
-		}
-		if p.failed(); p.bytes != minPipelineBytes {
-			t.Errorf("%d bytes after a failure; want a new beginning", p.bytes)
-		}
+		redistest.Check(t, after(p, 3*usual, true) == maxPipelineBytes && after(p, 5*usual, true) == maxPipelineBytes/2, "%d bytes after slow trips; want half after one of more than four times the shortest", p.bytes)
+		p.failed()
+		redistest.Check(t, p.bytes == minPipelineBytes, "%d bytes after a failure; want a new beginning", p.bytes)
 	})
 	t.Run("ones that are not full", func(t *testing.T) {
-		if p := newPace(); after(p, usual, false) != minPipelineBytes {
-			t.Errorf("grew to %d", p.bytes)
-		}
+		p := newPace()
+		redistest.Check(t, after(p, usual, false) == minPipelineBytes, "grew to %d", p.bytes)
 	})
 	t.Run("a network without delay", func(t *testing.T) {
 		p := newPace()
@@ -206,9 +198,8 @@ func TestPipelinesGrowWithTheLine(t *testing.T) {
 		redistest.Expect(t, after(p, 1900*time.Microsecond, true), 2*minPipelineBytes, "grew to %d; want growth up to twice a millisecond")
 	})
 	t.Run("in a bubble", func(t *testing.T) {
-		if p := newPace(); after(p, 0, true) != minPipelineBytes {
-			t.Errorf("grew to %d over a connection that may have no buffer", p.bytes)
-		}
+		p := newPace()
+		redistest.Check(t, after(p, 0, true) == minPipelineBytes, "grew to %d over a connection that may have no buffer", p.bytes)
 	})
 	t.Run("a shortest trip is forgotten", func(t *testing.T) {
 		p := newPace()

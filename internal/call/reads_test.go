@@ -15,22 +15,28 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
-// getHook holds up each GET that is sent by itself until the gate opens, and notes the size of each pipeline.
-func getHook(gate <-chan struct{}, pipelined func(n int)) redis.Hook {
-	return &redistest.Hooks{
-		Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+// withLookUps runs a test in a bubble with a Client whose GETs are held up until the gate opens, if they are sent by
+// themselves. It passes the size of each pipeline to pipelined.
+func withLookUps(t *testing.T, pipelined func(n int, gate chan struct{}), test func(t *testing.T, c *Client, gate chan struct{})) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb, c := newBubble(t, func(o *redis.Options) { o.PoolSize = 2 * maxReads })
+		for i := range 3 {
+			redistest.WantErr(t, rdb.Set(t.Context(), fmt.Sprint("k", i), i, 0).Err())
+		}
+		gate := make(chan struct{})
+		rdb.AddHook(&redistest.Hooks{Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 			if cmd.Name() == "get" {
 				<-gate
 			}
 			return next(ctx, cmd)
-		},
-		Pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+		}, Pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
 			if cmds[0].Name() == "get" {
-				pipelined(len(cmds))
+				pipelined(len(cmds), gate)
 			}
 			return next(ctx, cmds)
-		},
-	}
+		}})
+		test(t, c, gate)
+	})
 }
 
 // A crowd of look-ups shares round trips, one read for each key. If a hook ends the goroutine of
@@ -38,24 +44,17 @@ func getHook(gate <-chan struct{}, pipelined func(n int)) redis.Hook {
 func TestCrowdOfLookUpsSharesRoundTrips(t *testing.T) {
 	for _, ends := range []bool{false, true} {
 		t.Run(fmt.Sprint("ends=", ends), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				_, newClient := redistest.Bubble(t)
-				rdb := newClient(func(o *redis.Options) { o.PoolSize = 2 * maxReads })
-				c := newReady(t, rdb)
-				for i := range 3 {
-					redistest.CheckNow(t, rdb.Set(t.Context(), fmt.Sprint("k", i), i, 0).Err() == nil, "SET failed")
+			var mu sync.Mutex
+			var sizes []int
+			pipelined := func(n int, _ chan struct{}) {
+				mu.Lock()
+				sizes = append(sizes, n)
+				mu.Unlock()
+				if ends {
+					runtime.Goexit()
 				}
-				var mu sync.Mutex
-				var sizes []int
-				gate := make(chan struct{})
-				rdb.AddHook(getHook(gate, func(n int) {
-					mu.Lock()
-					sizes = append(sizes, n)
-					mu.Unlock()
-					if ends {
-						runtime.Goexit()
-					}
-				}))
+			}
+			withLookUps(t, pipelined, func(t *testing.T, c *Client, gate chan struct{}) {
 				var callers sync.WaitGroup
 				failed := 0
 				get := func(i int) {
@@ -110,17 +109,11 @@ func TestCrowdOfLookUpsSharesRoundTrips(t *testing.T) {
 
 // Round trips that hang, as hooks may make them, hold up no look-up for long.
 func TestHungLookUpsHoldUpNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, newClient := redistest.Bubble(t)
-		rdb := newClient(func(o *redis.Options) { o.PoolSize = 2 * maxReads })
-		c := newReady(t, rdb)
-		gate := make(chan struct{})
-		rdb.AddHook(getHook(gate, func(int) {}))
+	withLookUps(t, func(int, chan struct{}) {}, func(t *testing.T, c *Client, gate chan struct{}) {
 		get := func() error {
 			ctx, cancel := c.WithBound(context.Background())
 			defer cancel()
-			_, err := c.Get(ctx, "k")
-			return err
+			return redistest.ErrorOf(c.Get(ctx, "k"))
 		}
 		var hung sync.WaitGroup
 		for range maxReads {
@@ -140,12 +133,7 @@ func TestHungLookUpsHoldUpNoOther(t *testing.T) {
 
 // A look-up that waits for a round trip ends with its ctx, and within the bound.
 func TestLookUpInALineEndsInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, newClient := redistest.Bubble(t)
-		rdb := newClient()
-		c := newReady(t, rdb)
-		gate := make(chan struct{})
-		rdb.AddHook(getHook(gate, func(int) { <-gate }))
+	withLookUps(t, func(_ int, gate chan struct{}) { <-gate }, func(t *testing.T, c *Client, gate chan struct{}) {
 		defer func() {
 			close(gate)
 			synctest.Wait()

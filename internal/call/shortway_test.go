@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // Over a short way callers share many short pipelines, even if pipelines have grown, and what
@@ -17,9 +19,9 @@ func TestShortWayHasShortPipelinesForCallers(t *testing.T) {
 	const crowd = 400
 	most := func(t *testing.T, way time.Duration, enqueue func(h *held, one *Call)) (most int) {
 		withHeld(t, func(t *testing.T, h *held) {
-			h.hook.pipeline = func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+			h.together = func(_ context.Context, _ []redis.Cmder, send func() error) error {
 				time.Sleep(way)
-				return next(ctx, cmds)
+				return send()
 			}
 			h.busy(t)
 			for i := range crowd {
@@ -41,15 +43,12 @@ func TestShortWayHasShortPipelinesForCallers(t *testing.T) {
 		return most
 	}
 	waiting := func(h *held, one *Call) { h.do(context.Background(), one, ignore) }
-	if n := most(t, quickTrip/2, waiting); n >= crowd/4 {
-		t.Errorf("over a short way %d of %d callers shared a pipeline; want short ones", n, crowd)
-	}
-	if n := most(t, 2*quickTrip, waiting); n < crowd {
-		t.Errorf("over a long way %d of %d callers shared a pipeline; want all", n, crowd)
-	}
-	if n := most(t, quickTrip/2, func(h *held, one *Call) { h.start(one, ignore) }); n < crowd {
-		t.Errorf("over a short way %d of %d calls without a caller shared a pipeline; want all", n, crowd)
-	}
+	n := most(t, quickTrip/2, waiting)
+	redistest.Check(t, n < crowd/4, "over a short way %d of %d callers shared a pipeline; want short ones", n, crowd)
+	n = most(t, 2*quickTrip, waiting)
+	redistest.Check(t, n >= crowd, "over a long way %d of %d callers shared a pipeline; want all", n, crowd)
+	n = most(t, quickTrip/2, func(h *held, one *Call) { h.start(one, ignore) })
+	redistest.Check(t, n >= crowd, "over a short way %d of %d calls without a caller shared a pipeline; want all", n, crowd)
 }
 
 // Over a short way one trip at a time carries renewals. It holds up nobody else, and if it
@@ -57,9 +56,9 @@ func TestShortWayHasShortPipelinesForCallers(t *testing.T) {
 func TestShortWayHasOneTripOfRenewals(t *testing.T) {
 	withHeld(t, func(t *testing.T, h *held) {
 		hang := make(chan struct{})
-		h.hook.pipeline = func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+		h.together = func(_ context.Context, _ []redis.Cmder, send func() error) error {
 			<-hang
-			return next(ctx, cmds)
+			return send()
 		}
 		two := func(of string) {
 			h.done.Add(2)
@@ -75,33 +74,27 @@ func TestShortWayHasOneTripOfRenewals(t *testing.T) {
 		wantSent := func(after string, wantAlone, want int) {
 			t.Helper()
 			synctest.Wait()
-			if alone, pipelines := h.sent(); alone != wantAlone || len(pipelines) != want {
-				t.Errorf("%s: %d calls alone and the pipelines %v; want %d and %d", after, alone, pipelines, wantAlone, want)
-			}
+			alone, pipelines := h.sent()
+			redistest.Check(t, alone == wantAlone && len(pipelines) == want, "%s: %d calls alone and the pipelines %v; want %d and %d", after, alone, pipelines, wantAlone, want)
 		}
 		two("a")
 		two("b")
 		wantSent("two times renewals", 0, 1)
 		h.do(t.Context(), echoed("caller", 1), ignore)
 		synctest.Wait()
-		_, pipelines := h.sent()
-		if alone, _ := h.sent(); alone+len(pipelines) != 2 {
-			t.Errorf("sent %d alone and %v; want the caller's call at once", alone, pipelines)
-		}
+		alone, pipelines := h.sent()
+		redistest.Check(t, alone+len(pipelines) == 2, "sent %d alone and %v; want the caller's call at once", alone, pipelines)
 		time.Sleep(2 * maxRelief)
 		synctest.Wait()
-		if _, pipelines := h.sent(); len(pipelines) < 2 || pipelines[len(pipelines)-1][0] != "b0" {
-			t.Errorf("sent %v; want the second renewals once the first trip seems to hang", pipelines)
-		}
+		_, pipelines = h.sent()
+		redistest.Check(t, len(pipelines) >= 2 && pipelines[len(pipelines)-1][0] == "b0", "sent %v; want the second renewals once the first trip seems to hang", pipelines)
 		close(hang)
 		h.finish()
 		synctest.Wait()
 		q := h.queueOf(echoed("k", 1))
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if q.renewing != 0 {
-			t.Errorf("%d trips of renewals after the last one", q.renewing)
-		}
+		redistest.Check(t, q.renewing == 0, "%d trips of renewals after the last one", q.renewing)
 	})
 }
 
@@ -114,7 +107,7 @@ func TestLongWayIsSharedByMoreRoundTrips(t *testing.T) {
 		h.open()
 		var mu sync.Mutex
 		var under, most int
-		travel := func() {
+		h.alone = func(_ context.Context, _ []redis.Cmder, send func() error) error {
 			mu.Lock()
 			under++
 			most = max(most, under)
@@ -123,15 +116,9 @@ func TestLongWayIsSharedByMoreRoundTrips(t *testing.T) {
 			mu.Lock()
 			under--
 			mu.Unlock()
+			return send()
 		}
-		h.hook.process = func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			travel()
-			return next(ctx, cmd)
-		}
-		h.hook.pipeline = func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
-			travel()
-			return next(ctx, cmds)
-		}
+		h.together = h.alone
 		for range 2 { // trips that took no time are forgotten
 			time.Sleep(shortestOver + time.Second)
 			h.echoes(t, 1)
@@ -142,13 +129,11 @@ func TestLongWayIsSharedByMoreRoundTrips(t *testing.T) {
 		h.busy(t)
 		h.echoes(t, 20)
 		h.done.Wait()
-		if took := time.Since(began); took > trip*3/2 {
-			t.Errorf("calls that came just after others took %v; want little more than a trip of %v", took, trip)
-		}
+		took := time.Since(began)
+		redistest.Check(t, took <= trip*3/2, "calls that came just after others took %v; want little more than a trip of %v", took, trip)
 		h.echoes(t, 600)
 		h.done.Wait()
-		if limit := min(maxSpread, h.queueOf(echoed("k", 1)).server.link.connections); most != limit {
-			t.Errorf("%d round trips were under way; want %d", most, limit)
-		}
+		limit := min(maxSpread, h.queueOf(echoed("k", 1)).server.link.connections)
+		redistest.Check(t, most == limit, "%d round trips were under way; want %d", most, limit)
 	})
 }
