@@ -59,18 +59,6 @@ func (b *box) unsubscribed(t *testing.T) {
 	redistest.Eventually(t, "the end of the subscription", func() bool { return b.rdb.PubSubNumSub(t.Context(), "box").Val()["box"] == 0 })
 }
 
-// Every new subscription says that messages may have been missed.
-func TestResubscribes(t *testing.T) {
-	b := newBox(t)
-	b.Watch("")
-	for range 3 {
-		redistest.Get(t, "a new subscription", b.missed)
-		b.tell(t, "hello")
-		b.proxy.CloseAll()
-	}
-	redistest.Get(t, "a new subscription", b.missed)
-}
-
 // Hooks of the client run while a subscription is opened, and when go-redis notices that a connection
 // is broken: one that panics, ends its goroutine, or returns an error that panics, costs one try.
 func TestHookThatEndsItsGoroutineCostsOneTry(t *testing.T) {
@@ -110,9 +98,7 @@ func TestHookThatEndsItsGoroutineCostsOneTry(t *testing.T) {
 			t.Parallel()
 			breaks := atomic.Int32{}
 			proxy, behind := breaking(t, redistest.StartServer(t, redistest.Newest(t)).Addr(), &breaks)
-			missed, f := make(chan string, 10), &fake{rdb: behind}
-			b := NewSharded(f, func(key string) string { return key }, func(string) {}, func(key string) { missed <- key })
-			defer b.Close()
+			b, f, missed := onOne(t, behind)
 			breaks.Store(2)
 			b.Watch("k")
 			for range 3 {
@@ -167,7 +153,7 @@ func (c muted) Read(b []byte) (int, error) {
 	}
 }
 
-// It stays open for a moment after its last user, and no longer.
+// It stays open for a moment after its last user, and no longer. After Close it stays closed.
 func TestClosesWhenUnused(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
@@ -189,6 +175,10 @@ func TestClosesWhenUnused(t *testing.T) {
 	b.active.Wait()
 	b.Watch("")
 	redistest.Get(t, "a new subscription", b.missed)
+	b.Close()
+	b.Watch("")
+	b.Unwatch("")
+	b.active.Wait()
 }
 
 // A subscription, a channel and a connection that are used again within the moment outlast it.
@@ -230,17 +220,6 @@ func opening(ctx context.Context) call.PubSub {
 	return nil
 }
 
-// After Close it stays closed.
-func TestCloseIsFinal(t *testing.T) {
-	b := newBox(t)
-	b.Watch("")
-	redistest.Get(t, "a new subscription", b.missed)
-	b.Close()
-	b.Watch("")
-	b.Unwatch("")
-	b.active.Wait()
-}
-
 // The connection breaks before the subscription is written. go-redis then makes another one and subscribes to nothing
 // on it. The inbox notices, although that connection works.
 func TestSubscriptionThatWasNotWritten(t *testing.T) {
@@ -268,9 +247,7 @@ func TestSubscriptionThatWasNotWritten(t *testing.T) {
 	})
 	t.Run("a Cluster", func(t *testing.T) {
 		t.Parallel()
-		missed, f := make(chan string, 10), &fake{rdb: redistest.StartServer(t, redistest.Newest(t)).Client(breaking)}
-		b := NewSharded(f, func(key string) string { return key }, func(string) {}, func(key string) { missed <- key })
-		defer b.Close()
+		b, _, missed := onOne(t, redistest.StartServer(t, redistest.Newest(t)).Client(breaking))
 		b.Watch("k")
 		redistest.Get(t, "a new subscription", missed)
 	})
