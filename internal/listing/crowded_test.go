@@ -121,7 +121,7 @@ func TestPermitsOfOneExpiryAreAllListed(t *testing.T) {
 }
 
 // What has expired is never listed. A waiter that is parked, since its sign of life is overdue, has waited since its
-// ticket.
+// ticket. A key of another type spoils its own line alone.
 func TestExpiredAndParkedEntries(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
 		rdb, prefix := target.Client(t), redistest.Name(t)
@@ -140,12 +140,14 @@ func TestExpiredAndParkedEntries(t *testing.T) {
 		}
 		wait(9998, now.UnixMicro(), -time.Millisecond)
 		wait(9999, now.Add(-time.Minute).UnixMicro()+1<<52, time.Minute)
+		rdb.Set(t.Context(), prefix+":sem:{n:bad}:holders", "x", time.Minute)
 		l := listing.New(rdb, prefix)
 		s := redistest.Must(l.State(t.Context(), of, listing.Bounds{}))(t)
 		redistest.CheckNow(t, len(s.Holders) == 100 && s.InUse == 100 && len(s.Waiters) == 1,
 			"%d holders and %d waiters are listed, want 100 and 1", len(s.Holders), len(s.Waiters))
-		u := find(t, uses(t, l), keys.Semaphore, "k")
-		redistest.CheckNow(t, u.InUse == 100 && u.Waiting == 1, "the line is %+v", u)
+		some := uses(t, l)
+		u, bad := find(t, some, keys.Semaphore, "k"), find(t, some, keys.Semaphore, "bad")
+		redistest.CheckNow(t, u.InUse == 100 && u.Waiting == 1 && u.Err == nil && bad.Err != nil, "the lines are %+v and %+v", u, bad)
 		for _, got := range []time.Duration{s.Waiters[0].WaitingFor, u.LongestWait} {
 			redistest.Between(t, got, 59*time.Second, 2*time.Minute, "it has waited for %v; want a minute")
 		}

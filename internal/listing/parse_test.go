@@ -24,18 +24,16 @@ func TestNamesOfKeysAreReadBack(t *testing.T) {
 				redistest.CheckNow(t, ok && r.Kind == kind && r.Family == name && r.Key == hostile && !r.Whole && !r.HasTotal &&
 					part == "holders",
 					"%q is read as %+v, %q, %v", of.Part("holders"), r, part, ok)
-				if got := r.Part("queue"); got != of.Part("queue") || Of(prefix, kind, name, hostile, false).Part("queue") != got {
-					t.Fatalf("its queue is %q, want %q", got, of.Part("queue"))
-				}
+				got := r.Part("queue")
+				redistest.CheckNow(t, got == of.Part("queue") && Of(prefix, kind, name, hostile, false).Part("queue") == got, "its queue is %q, want %q", got, of.Part("queue"))
 			}
 		}
 	}
 	whole, _ := keys.Family{Kind: keys.Flight, Name: "n", Whole: true}.Resource("")
 	r, _, ok := parse("leasehold", whole.Part("holders"))
 	redistest.CheckNow(t, ok && r.Whole && r.Family == "n", "%q is read as %+v", whole.Part("holders"), r)
-	if r, part, ok := parse("leasehold", "leasehold:sem:{n}:places"); !ok || !r.HasTotal || r.Family != "n" || part != "places" {
-		t.Fatalf("a family with a total is read as %+v, %q, %v", r, part, ok)
-	}
+	r, part, ok := parse("leasehold", "leasehold:sem:{n}:places")
+	redistest.CheckNow(t, ok && r.HasTotal && r.Family == "n" && part == "places", "a family with a total is read as %+v, %q, %v", r, part, ok)
 }
 
 func TestNamesOfOthersAreLeftOut(t *testing.T) {
@@ -72,14 +70,12 @@ func TestMembersAreRead(t *testing.T) {
 	redistest.Check(t, ok && got.tenant == "ten.a:nt+x" && got.label == "h:1" && got.extra &&
 		got.permits == 2 && got.limit == 5 && got.total == 40,
 		"a tenant's is read as %+v, %v", got, ok)
-	if got, ok = parseMember("a+b:"+handle+".7.2.1000.5.3.40", true); !ok || got.tenant != "a+b" || got.extra {
-		t.Errorf("a tenant's with a plus is read as %+v, %v", got, ok)
-	}
+	got, ok = parseMember("a+b:"+handle+".7.2.1000.5.3.40", true)
+	redistest.Check(t, ok && got.tenant == "a+b" && !got.extra, "a tenant's with a plus is read as %+v, %v", got, ok)
 	for _, text := range []string{"", "+", ".", "a.b.c.d.e", handle, handle + ".1.1.1", handle + ".1.-1.1.1", handle + ".x.1.1.1", "x" + handle + ".1.1.1.1"} {
 		for _, total := range []bool{false, true} {
-			if m, ok := parseMember(text, total); ok {
-				t.Errorf("%q is read as %+v", text, m)
-			}
+			m, ok := parseMember(text, total)
+			redistest.Check(t, !ok, "%q is read as %+v", text, m)
 		}
 	}
 }
