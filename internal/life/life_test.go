@@ -42,20 +42,18 @@ func TestHintBringsACallForward(t *testing.T) {
 	a := aHolding(now)
 	a.Tick(a.renewAt, 0)
 	now = a.renewedAt + 10*time.Millisecond
-	if fx := a.OnHint(now); fx != 0 || a.State != Holding || a.renewAt != a.renewedAt+hintPause {
-		t.Errorf("a lease: effect %b, state %d, renewed %v after the last time; want a renewal after %v", fx, a.State, a.renewAt-a.renewedAt, hintPause)
-	}
+	fx := a.OnHint(now)
+	redistest.Check(t, fx == 0 && a.State == Holding && a.renewAt == a.renewedAt+hintPause, "a lease: effect %b, state %d, renewed %v after the last time; want a renewal after %v", fx, a.State, a.renewAt-a.renewedAt, hintPause)
 	a.OnRenew(&Outcome{Code: Granted, Term: a.TTL}, a.TTL, a.renewedAt, now)
 	do, _ := a.Tick(a.renewedAt+hintPause, 0)
 	redistest.Check(t, do == ToProbe, "a hint during a renewal was forgotten")
 	a = aLife()
 	a.Send()
 	a.OnHint(now)
-	fx := a.OnEnter(&Outcome{Code: Queued}, now, now)
+	fx = a.OnEnter(&Outcome{Code: Queued}, now, now)
 	redistest.Check(t, fx&Ask != 0, "a hint during the enter was forgotten")
-	if fx := a.OnHint(now); fx != Ask || a.State != Waiting {
-		t.Error("a hint about a place does not make the group ask")
-	}
+	fx = a.OnHint(now)
+	redistest.Check(t, fx == Ask && a.State == Waiting, "a hint about a place does not make the group ask")
 	g := Asking{asked: now}
 	g.Hint(now + second)
 	g.Heard(now, now, 0)
@@ -71,9 +69,7 @@ func TestHintsPutNoRenewalOff(t *testing.T) {
 	for now := epoch; now < epoch+10*a.TTL; now += 10 * time.Millisecond {
 		a.OnHint(now)
 		do, fx := a.Tick(now, 0)
-		if fx != 0 || a.State != Holding {
-			t.Fatalf("after %v: effect %b, state %d, %d renewals and %d questions", now-epoch, fx, a.State, renewals, probes)
-		}
+		redistest.CheckNow(t, fx == 0 && a.State == Holding, "after %v: effect %b, state %d, %d renewals and %d questions", now-epoch, fx, a.State, renewals, probes)
 		term := a.TTL
 		switch do {
 		case Nothing:
@@ -155,9 +151,8 @@ func TestPatience(t *testing.T) {
 	a := aLife()
 	for a.State == Entering {
 		a.Send()
-		if now += 500 * time.Millisecond; now > epoch+patience+2*second {
-			t.Fatalf("an enter is tried for more than %v", now-epoch)
-		}
+		now += 500 * time.Millisecond
+		redistest.CheckNow(t, now <= epoch+patience+2*second, "an enter is tried for more than %v", now-epoch)
 		a.OnEnter(&Outcome{Code: Unanswered}, now-500*time.Millisecond, now)
 		now = max(now, a.Next)
 	}
@@ -167,43 +162,37 @@ func TestPatience(t *testing.T) {
 	a.OnLeave(&Outcome{Code: Unanswered}, epoch+2*second+patience+1)
 	redistest.Check(t, a.Told == TellNoAnswer, "told %d after the patience with the leave of a late grant", a.Told)
 	g := Asking{}
-	if g.Failed(false, epoch) || g.Failed(false, epoch+askPatience) || !g.Failed(false, epoch+askPatience+1) || !(&Asking{}).Failed(true, epoch) {
-		t.Error("waiters give up at another time than after askPatience, or a refusal")
-	}
+	redistest.Check(t, !g.Failed(false, epoch) && !g.Failed(false, epoch+askPatience) && g.Failed(false, epoch+askPatience+1) && (&Asking{}).Failed(true, epoch), "waiters give up at another time than after askPatience, or a refusal")
 }
 
 // Whatever says that an attempt was revoked, its caller is told so.
 func TestRevokedIsTold(t *testing.T) {
 	revoked, now := &Outcome{Code: Revoked}, epoch
+	sent := aLife()
+	sent.Send()
+	sent.OnEnter(revoked, now, now)
+	asked := aWaiting(now)
+	asked.OnNews(revoked, true, now, now)
+	untaken := aWaiting(now)
+	untaken.Confirms = true
+	untaken.OnNews(&Outcome{Code: Granted, Term: untaken.TTL}, false, now, now)
+	untaken.OnRenew(revoked, untaken.TTL, now, now)
+	late := func(found *Outcome) *Life {
+		a := aWaiting(now)
+		a.OnNews(&Outcome{Code: Granted, Term: second}, false, now, now+2*second)
+		redistest.Check(t, a.Told == WaitOn, "a late grant: told %d before the leave is answered", a.Told)
+		a.OnLeave(found, now+2*second)
+		return a
+	}
+	for by, a := range map[string]*Life{"the enter": sent, "the ask": asked, "the renewal of an untaken lease": untaken, "the leave of a late grant": late(revoked)} {
+		redistest.Check(t, a.Told == TellRevoked, "by %s: told %d", by, a.Told)
+	}
+	redistest.Check(t, late(&Outcome{Code: Held}).Told == TellAgain, "a late grant that was given back is not asked for again")
 	a := aLife()
 	a.Send()
+	a.OnNews(&Outcome{Code: Granted, Term: a.TTL}, false, now, now)
 	a.OnEnter(revoked, now, now)
-	redistest.Check(t, a.Told == TellRevoked, "by the enter: %d", a.Told)
-	a = aWaiting(now)
-	a.OnNews(revoked, true, now, now)
-	redistest.Check(t, a.Told == TellRevoked, "by the ask: %d", a.Told)
-	a = aWaiting(now)
-	a.Confirms = true
-	a.OnNews(&Outcome{Code: Granted, Term: a.TTL}, false, now, now)
-	a.OnRenew(revoked, a.TTL, now, now)
-	redistest.Check(t, a.Told == TellRevoked, "by the renewal of an untaken lease: %d", a.Told)
-	a = aLife()
-	a.Send()
-	a.OnNews(&Outcome{Code: Granted, Term: a.TTL}, false, now, now)
-	if a.OnEnter(revoked, now, now); a.State != Lost || a.Ending != ByRevoker {
-		t.Errorf("by the enter, after a grant: state %d, why %d", a.State, a.Ending)
-	}
-	a = aWaiting(now)
-	a.OnNews(&Outcome{Code: Granted, Term: second}, false, now, now+2*second)
-	redistest.Check(t, a.Told == WaitOn, "a late grant: told %d before the leave is answered", a.Told)
-	if a.OnLeave(revoked, now+2*second); a.Told != TellRevoked {
-		t.Errorf("by the leave of a late grant: %d", a.Told)
-	}
-	a = aWaiting(now)
-	a.OnNews(&Outcome{Code: Granted, Term: second}, false, now, now+2*second)
-	if a.OnLeave(&Outcome{Code: Held}, now+2*second); a.Told != TellAgain {
-		t.Errorf("a late grant that was given back: %d", a.Told)
-	}
+	redistest.Check(t, a.State == Lost && a.Ending == ByRevoker, "by the enter, after a grant: state %d, why %d", a.State, a.Ending)
 }
 
 // Redis counts a term from when the call runs, so it may keep the lease for a term after the
@@ -238,81 +227,65 @@ func TestCloseAndAGrantThatNobodyHasTaken(t *testing.T) {
 	fx := a.GiveBack(ByClose, now)
 	redistest.Check(t, fx == 0 && a.State == Holding, "Close: effect %b, state %d", fx, a.State)
 	a.Leave(now)
-	if a.Detach(0, now); a.State != Leaving || a.Next != now {
-		t.Errorf("its caller left: state %d", a.State)
-	}
+	a.Detach(0, now)
+	redistest.Check(t, a.State == Leaving && a.Next == now, "its caller left: state %d", a.State)
 }
 
 // A deadline that has passed counts before whatever else comes, even if nobody has noticed yet.
 func TestDeadlineIsNoticedFirst(t *testing.T) {
 	a := aHolding(epoch)
 	after := a.Deadline
-	if was, fx := a.Release(after, false); was != Lost || fx&HoldEnded == 0 || a.Ending != ByDeadline || a.State != Leaving || a.Next != after {
-		t.Errorf("a release: was %d, effect %b, why %d, state %d", was, fx, a.Ending, a.State)
-	}
+	was, fx := a.Release(after, false)
+	redistest.Check(t, was == Lost && fx&HoldEnded != 0 && a.Ending == ByDeadline && a.State == Leaving && a.Next == after, "a release: was %d, effect %b, why %d, state %d", was, fx, a.Ending, a.State)
 	a = aHolding(epoch)
-	fx := a.GiveBack(ByClose, after)
+	fx = a.GiveBack(ByClose, after)
 	redistest.Check(t, fx == HoldEnded && a.State == Lost && a.Ending == ByDeadline, "Close: effect %b, state %d, why %d", fx, a.State, a.Ending)
 	a = aWaiting(epoch)
 	a.OnNews(&Outcome{Code: Granted, Term: a.TTL}, false, epoch, epoch)
-	if do, fx := a.Look(after); do == LookTake || fx != CameLate || a.State != Leaving {
-		t.Errorf("a look: %d, effect %b, state %d", do, fx, a.State)
-	}
+	do, fx := a.Look(after)
+	redistest.Check(t, do != LookTake && fx == CameLate && a.State == Leaving, "a look: %d, effect %b, state %d", do, fx, a.State)
 }
 
 // A leave that finds nothing proves that the lease was lost only if no other leave can have given
 // it back, and no time.
 func TestReleaseIsAnsweredByTheOnlyLeave(t *testing.T) {
-	gone, now := &Outcome{Code: Gone}, epoch
-	released := func() *Life {
-		a := aHolding(now)
-		a.Release(now, false)
-		return a
+	atOnce := func(*Life) Moment { return epoch }
+	late := func(a *Life) Moment { return a.Deadline }
+	for name, c := range map[string]struct {
+		until func(a *Life) Moment // what happens before the answer, and when that comes
+		found Outcome
+		want  Verdict
+	}{
+		"the only leave": {atOnce, Outcome{Code: Gone}, TellLost},
+		// A place in the queue is no lease: the attempt's own copy of the enter has taken it since.
+		"it finds a place": {func(a *Life) Moment { a.resent = true; return epoch }, Outcome{Code: Queued}, TellLost},
+		// The lease may have expired before the copy ran.
+		"it finds a place after the deadline": {late, Outcome{Code: Queued}, TellDone},
+		"a copy of it may run":                {atOnce, Outcome{Code: Gone, Copied: true}, TellDone},
+		"it is answered after the deadline":   {late, Outcome{Code: Gone}, TellDone},
+		"it stored no result":                 {func(a *Life) Moment { a.Complete = true; return a.Deadline }, Outcome{Code: Gone}, TellLost},
+		"one before it had no answer": {func(a *Life) Moment {
+			a.OnLeave(&Outcome{Code: Unanswered}, epoch)
+			a.Tick(a.Next, 0)
+			return a.Next
+		}, Outcome{Code: Gone}, TellDone},
+		"it is the second, and answered first": {func(a *Life) Moment {
+			a.OnLeave(&Outcome{Code: NotSent}, epoch)
+			a.Tick(a.Next, 0)
+			again := a.Next
+			do, _ := a.Tick(again, 0)
+			redistest.CheckNow(t, do == ToLeave, "the leave is not repeated")
+			return again
+		}, Outcome{Code: Gone}, TellDone},
+	} {
+		a := aHolding(epoch)
+		a.Release(epoch, false)
+		a.OnLeave(&c.found, c.until(a))
+		redistest.Expect(t, a.Told, c.want, "%s: told %d", name)
 	}
-	a := released()
-	if a.OnLeave(gone, now); a.Told != TellLost {
-		t.Errorf("the only leave: told %d", a.Told)
-	}
-	a = released() // a place in the queue is no lease: its own copy of the enter has taken it since
-	a.resent = true
-	if a.OnLeave(&Outcome{Code: Queued}, now); a.Told != TellLost {
-		t.Errorf("a leave that finds a place: told %d", a.Told)
-	}
-	a = released() // which may have expired before the copy ran
-	if a.OnLeave(&Outcome{Code: Queued}, a.Deadline); a.Told != TellDone {
-		t.Errorf("a leave that finds a place after the deadline: told %d", a.Told)
-	}
-	a = released()
-	a.OnLeave(&Outcome{Code: Gone, Copied: true}, now)
-	redistest.Check(t, a.Told == TellDone, "a leave of which a copy may run: told %d", a.Told)
-	a = released()
-	if a.OnLeave(gone, a.Deadline); a.Told != TellDone {
-		t.Errorf("a leave that was answered after the deadline: told %d", a.Told)
-	}
-	a = released()
-	a.Complete = true
-	if a.OnLeave(gone, a.Deadline); a.Told != TellLost {
-		t.Errorf("a leave that stored no result: told %d", a.Told)
-	}
-	a = released()
-	a.OnLeave(&Outcome{Code: Unanswered}, now)
-	a.Tick(a.Next, 0)
-	if a.OnLeave(gone, a.Next); a.Told != TellDone {
-		t.Errorf("a leave after one without an answer: told %d", a.Told)
-	}
-	a = released()
-	a.OnLeave(&Outcome{Code: NotSent}, now)
-	now = a.Next
-	a.Tick(now, 0)
-	now = a.Next
-	do, _ := a.Tick(now, 0)
-	redistest.CheckNow(t, do == ToLeave, "the leave is not repeated")
-	if a.OnLeave(gone, now); a.Told != TellDone {
-		t.Errorf("the answer to the second leave comes first: told %d", a.Told)
-	}
-	now = epoch
-	a = released()
-	do, _ = a.Tick(now+second, 0)
+	a := aHolding(epoch)
+	a.Release(epoch, false)
+	do, _ := a.Tick(epoch+second, 0)
 	redistest.Check(t, do == Nothing, "a leave is sent beside the releaser's own")
 }
 
@@ -332,17 +305,15 @@ func TestAnswerWithoutALease(t *testing.T) {
 		a := aLife()
 		a.Send()
 		a.OnEnter(&Outcome{Code: code}, now, now)
-		if a.Detach(0, now); a.Told != want || a.State != Over || !a.settled {
-			t.Errorf("%d: told %d, state %d", code, a.Told, a.State)
-		}
+		a.Detach(0, now)
+		redistest.Check(t, a.Told == want && a.State == Over && a.settled, "%d: told %d, state %d", code, a.Told, a.State)
 		a = aLife()
 		a.Send()
 		a.OnEnter(&Outcome{Code: Unanswered}, now, now+second)
 		a.Send()
 		a.OnEnter(&Outcome{Code: code}, now+second, now+second)
-		if a.Detach(0, now+second); a.Told != want || a.State != Leaving || a.gone() < now+VoidAfter+a.TTL {
-			t.Errorf("%d after an enter without an answer: told %d, state %d", code, a.Told, a.State)
-		}
+		a.Detach(0, now+second)
+		redistest.Check(t, a.Told == want && a.State == Leaving && a.gone() >= now+VoidAfter+a.TTL, "%d after an enter without an answer: told %d, state %d", code, a.Told, a.State)
 	}
 }
 
@@ -354,17 +325,15 @@ func TestRenewalAfterTheLeaves(t *testing.T) {
 		a.Release(epoch, false)
 		a.OnLeave(&Outcome{Code: Unanswered}, epoch+second)
 		end := a.gone()
-		if a.Tick(end, 0); a.State != Over {
-			t.Fatalf("state %d after the term", a.State)
-		}
+		a.Tick(end, 0)
+		redistest.CheckNow(t, a.State == Over, "state %d after the term", a.State)
 		a.OnRenew(&Outcome{Code: code, Term: a.TTL}, a.TTL, epoch, end)
 		last := end
 		if code == Unanswered { // a copy of it may still run
 			last = max(end, epoch+VoidAfter)
 		}
-		if do, _ := a.Tick(end, 0); do != ToLeave || a.gone() != last+a.TTL {
-			t.Errorf("a renewal (%d): duty %d, until %v", code, do, a.gone()-end)
-		}
+		do, _ := a.Tick(end, 0)
+		redistest.Check(t, do == ToLeave && a.gone() == last+a.TTL, "a renewal (%d): duty %d, until %v", code, do, a.gone()-end)
 	}
 }
 
@@ -389,9 +358,8 @@ func TestLifeOfAnIdleLease(t *testing.T) {
 	redistest.Check(t, !a.Resume(a.Deadline), "an idle lease serves a turn at its deadline")
 	fx := a.notice(a.Deadline)
 	redistest.Check(t, a.State == Leaving && a.Released && fx&HoldEnded != 0, "at its deadline an idle lease is %v; want that it is given back", a.State)
-	if a = aHolding(epoch); a.Rest(a.Deadline) {
-		t.Error("a lease rests at its deadline")
-	}
+	a = aHolding(epoch)
+	redistest.Check(t, !a.Rest(a.Deadline), "a lease rests at its deadline")
 	a = aHolding(epoch)
 	a.notice(a.Deadline)
 	redistest.Check(t, a.State == Lost, "at its deadline a lease in use is %v; want that it is lost", a.State)
