@@ -307,9 +307,8 @@ func TestOneCallAtATime(t *testing.T) {
 		redistest.Check(t, first == 1 && second == 0, "%d renewals, then %d; want one", first, second)
 		res := redistest.Must(m.Resource("k"))(t)
 		h := m.Wait(res, 1<<40)
-		if first, second := h.DueNow(), h.DueNow(); first != 1 || second != 0 {
-			t.Errorf("%d asks, then %d; want one", first, second)
-		}
+		first, second = h.DueNow(), h.DueNow()
+		redistest.Check(t, first == 1 && second == 0, "%d asks, then %d; want one", first, second)
 		now := time.Now()
 		at := h.Hint(now)
 		redistest.Check(t, !at.After(now), "asks %v after a hint; want an ask as soon as the one under way is answered", at.Sub(now))
