@@ -39,7 +39,8 @@ func TestCallsOfABatchShareARoundTrip(t *testing.T) {
 		h.done.Wait()
 		// Once more in full for the first, and the others by name.
 		alone, pipelines = h.sent()
-		redistest.Check(t, alone == 0 && len(pipelines) == 3 && len(pipelines[0]) == seats-2, "sent %d alone and %v together; want %d at once", alone, pipelines, seats-2)
+		redistest.Check(t, alone == 0 && len(pipelines) == 3 && len(pipelines[0]) == seats-2,
+			"sent %d alone and %v together; want %d at once", alone, pipelines, seats-2)
 		h.open()
 		for _, seat := range []*Seat{batch[0], batch[seats-2]} { // used and left
 			reply, err := seat.Do(t.Context(), h.Client, echoed("k", 3))
@@ -90,7 +91,8 @@ func TestWaitEndsWithItsCtx(t *testing.T) {
 		slow := func(context.Context) (int, error) { time.Sleep(time.Minute); return 1, nil }
 		began := time.Now()
 		_, answered, err := Wait(ctx, spawn, slow)
-		redistest.Check(t, !answered && errors.Is(err, context.DeadlineExceeded) && time.Since(began) == time.Second, "answered %v, %v after %v; want ctx's error", answered, err, time.Since(began))
+		redistest.Check(t, !answered && errors.Is(err, context.DeadlineExceeded) && time.Since(began) == time.Second,
+			"answered %v, %v after %v; want ctx's error", answered, err, time.Since(began))
 		_, answered, err = Wait(ctx, spawn, slow)
 		redistest.Check(t, !answered && errors.Is(err, ErrNotSent), "answered %v, %v; want nothing begun", answered, err)
 		for _, ctx := range []context.Context{t.Context(), context.Background()} {

@@ -168,7 +168,8 @@ func TestOpenBreakerIsNotBlind(t *testing.T) {
 		for i := range 100 {
 			began := time.Now()
 			err := c.Reachable(t.Context(), "k")
-			redistest.CheckNow(t, errors.Is(err, ErrNotSent) && errors.Is(err, errAway) && errors.Is(err, errRefused) && Classify(err) == NotNow && OutOfReach(err), "call %d: %v", i, err)
+			redistest.CheckNow(t, errors.Is(err, ErrNotSent) && errors.Is(err, errAway) && errors.Is(err, errRefused) && Classify(err) == NotNow && OutOfReach(err),
+				"call %d: %v", i, err)
 			redistest.AtMost(t, time.Since(began), probePatience, "call %d took %v", i)
 			time.Sleep(10 * time.Millisecond)
 		}

@@ -42,7 +42,8 @@ func TestClientsThatCannotWorkAreRefused(t *testing.T) {
 		struct{ redis.UniversalClient }{ring(t)},
 	} {
 		c, err := NewClient(rdb)
-		redistest.Check(t, err != nil && strings.Contains(err.Error(), "rdb is") && strings.Contains(err.Error(), "want a"), "%T: %v, %v; want an error that says what to pass", rdb, c, err)
+		redistest.Check(t, err != nil && strings.Contains(err.Error(), "rdb is") && strings.Contains(err.Error(), "want a"),
+			"%T: %v, %v; want an error that says what to pass", rdb, c, err)
 	}
 }
 
@@ -66,11 +67,13 @@ func TestWrappedClientsAreRecognised(t *testing.T) {
 	}
 	for _, rdb := range append(around(cluster), struct{ *redis.ClusterClient }{cluster}) {
 		c, err := NewClient(rdb)
-		redistest.Check(t, err == nil && c.IsCluster() && c.ReadsFromReplicas() && !c.CachesLocally(), "%T: %+v, %v; want a Cluster client that reads from replicas", rdb, c, err)
+		redistest.Check(t, err == nil && c.IsCluster() && c.ReadsFromReplicas() && !c.CachesLocally(),
+			"%T: %+v, %v; want a Cluster client that reads from replicas", rdb, c, err)
 	}
 	for _, rdb := range append(around(plain), struct{ *redis.Client }{plain}) {
 		c, err := NewClient(rdb)
-		redistest.Check(t, err == nil && !c.IsCluster() && !c.ReadsFromReplicas() && c.CachesLocally() && c.boundsReads, "%T: %+v, %v; want a client that caches", rdb, c, err)
+		redistest.Check(t, err == nil && !c.IsCluster() && !c.ReadsFromReplicas() && c.CachesLocally() && c.boundsReads,
+			"%T: %+v, %v; want a client that caches", rdb, c, err)
 	}
 	c, err := NewClient(hidden{plain})
 	redistest.Check(t, err == nil && !c.boundsReads, "a hidden client: %+v, %v; want one of which nothing is known", c, err)
@@ -83,7 +86,8 @@ func TestHiddenClusterClientIsRefusedByTheFirstCall(t *testing.T) {
 		c, err := NewClient(hidden{rdb})
 		redistest.WantErr(t, err)
 		_, err = c.Do(t.Context(), echoed("any", 1))
-		redistest.Check(t, err != nil && Classify(err) == Refused && strings.Contains(err.Error(), "Unwrap"), "%v: %v; want an error that says what to pass", v, err)
+		redistest.Check(t, err != nil && Classify(err) == Refused && strings.Contains(err.Error(), "Unwrap"),
+			"%v: %v; want an error that says what to pass", v, err)
 		single := hidden{redistest.Shared(t, v).Client()}
 		if c, err = NewClient(single); err != nil {
 			t.Fatal(err)
@@ -139,7 +143,8 @@ func TestOldServerIsRefusedByTheFirstCallOfAnyKind(t *testing.T) {
 			for name, call := range calls {
 				before := sent.Load()
 				err := call()
-				redistest.Check(t, err != nil && Classify(err) == Refused && strings.Contains(err.Error(), "Redis 6.2.14; want Redis 7.0"), "%s: %v; want the version that is needed", name, err)
+				redistest.Check(t, err != nil && Classify(err) == Refused && strings.Contains(err.Error(), "Redis 6.2.14; want Redis 7.0"),
+					"%s: %v; want the version that is needed", name, err)
 				redistest.Expect(t, sent.Load()-before, 1, "%s sent %d scripts; want the question only", name)
 			}
 		})
@@ -229,7 +234,8 @@ func TestCallsAreBoundedWhereDiallingHangs(t *testing.T) {
 					hole.hang()
 					began := time.Now()
 					for _, err := range way(c, 1) {
-						redistest.Check(t, err != nil && errors.Is(err, ErrNotSent) && Classify(err) == NotNow && !errors.Is(err, context.DeadlineExceeded), "%v, class %v; want that it was not sent", err, Classify(err))
+						redistest.Check(t, err != nil && errors.Is(err, ErrNotSent) && Classify(err) == NotNow && !errors.Is(err, context.DeadlineExceeded),
+							"%v, class %v; want that it was not sent", err, Classify(err))
 					}
 					took := time.Since(began)
 					redistest.Check(t, took <= Bound+Bound/3, "took %v; want %v", took, Bound)

@@ -97,7 +97,8 @@ func TestWaitInTheQueueDoesNotMakeACallVoid(t *testing.T) {
 		sent := time.Now()
 		h.finish()
 		want := sent.Add(after).UnixMicro()
-		redistest.Check(t, void >= want && void <= want+1000, "void %v after it was sent; want %v", time.Duration(void-sent.UnixMicro())*time.Microsecond, after)
+		redistest.Check(t, void >= want && void <= want+1000,
+			"void %v after it was sent; want %v", time.Duration(void-sent.UnixMicro())*time.Microsecond, after)
 		redistest.Check(t, never == 0, "a call that is never void became void at %d", never)
 		redistest.Check(t, moved.Sent.Equal(sent) && kept.Sent.Equal(sent), "sent at %v and %v; want %v", moved.Sent, kept.Sent, sent)
 	})
@@ -184,7 +185,8 @@ func TestPipelinesGrowWithTheLine(t *testing.T) {
 		}
 		want := []int{2, 4, 8, 16, 32, 64, 128, 256, 262, 262}
 		redistest.Check(t, slices.Equal(got, want), "grew to %v times the least; want %v", got, want)
-		redistest.Check(t, after(p, 3*usual, true) == maxPipelineBytes && after(p, 5*usual, true) == maxPipelineBytes/2, "%d bytes after slow trips; want half after one of more than four times the shortest", p.bytes)
+		redistest.Check(t, after(p, 3*usual, true) == maxPipelineBytes && after(p, 5*usual, true) == maxPipelineBytes/2,
+			"%d bytes after slow trips; want half after one of more than four times the shortest", p.bytes)
 		p.failed()
 		redistest.Check(t, p.bytes == minPipelineBytes, "%d bytes after a failure; want a new beginning", p.bytes)
 	})

@@ -29,13 +29,15 @@ func TestClusterThatCannotBeReached(t *testing.T) {
 		defer cancel()
 		_, err := c.Do(ctx, echoed("k", 1))
 		took := time.Since(began)
-		redistest.Check(t, errors.Is(err, ErrNotSent) && errors.Is(err, context.DeadlineExceeded) && took <= patience, "Do returned %v after %v; want ctx's error, unsent, after %v", err, took, patience)
+		redistest.Check(t, errors.Is(err, ErrNotSent) && errors.Is(err, context.DeadlineExceeded) && took <= patience,
+			"Do returned %v after %v; want ctx's error, unsent, after %v", err, took, patience)
 		began = time.Now()
 		var done sync.WaitGroup
 		for i := range 50 {
 			done.Go(func() {
 				_, err := c.Do(t.Context(), echoed(fmt.Sprint("k", i), 1))
-				redistest.Check(t, errors.Is(err, ErrNotSent) && Classify(err) == NotNow && !errors.Is(err, context.DeadlineExceeded), "%v, class %v; want that it was not sent", err, Classify(err))
+				redistest.Check(t, errors.Is(err, ErrNotSent) && Classify(err) == NotNow && !errors.Is(err, context.DeadlineExceeded),
+					"%v, class %v; want that it was not sent", err, Classify(err))
 			})
 		}
 		done.Wait()

@@ -75,7 +75,8 @@ func TestShortWayHasOneTripOfRenewals(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			alone, pipelines := h.sent()
-			redistest.Check(t, alone == wantAlone && len(pipelines) == want, "%s: %d calls alone and the pipelines %v; want %d and %d", after, alone, pipelines, wantAlone, want)
+			redistest.Check(t, alone == wantAlone && len(pipelines) == want,
+				"%s: %d calls alone and the pipelines %v; want %d and %d", after, alone, pipelines, wantAlone, want)
 		}
 		two("a")
 		two("b")
@@ -87,7 +88,8 @@ func TestShortWayHasOneTripOfRenewals(t *testing.T) {
 		time.Sleep(2 * maxRelief)
 		synctest.Wait()
 		_, pipelines = h.sent()
-		redistest.Check(t, len(pipelines) >= 2 && pipelines[len(pipelines)-1][0] == "b0", "sent %v; want the second renewals once the first trip seems to hang", pipelines)
+		redistest.Check(t, len(pipelines) >= 2 && pipelines[len(pipelines)-1][0] == "b0",
+			"sent %v; want the second renewals once the first trip seems to hang", pipelines)
 		close(hang)
 		h.finish()
 		synctest.Wait()

@@ -57,7 +57,8 @@ func TestCallersOfAStoppedServer(t *testing.T) {
 					if !answered && errors.Is(err, ErrNotSent) {
 						unsent.Add(1) // not even begun
 					}
-					redistest.Check(t, errors.Is(err, context.DeadlineExceeded) || Classify(err) == Unknown || Classify(err) == NotNow, "a caller that left: %v", err)
+					redistest.Check(t, errors.Is(err, context.DeadlineExceeded) || Classify(err) == Unknown || Classify(err) == NotNow,
+						"a caller that left: %v", err)
 				})
 			}
 			left.Wait()

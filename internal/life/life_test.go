@@ -43,7 +43,8 @@ func TestHintBringsACallForward(t *testing.T) {
 	a.Tick(a.renewAt, 0)
 	now = a.renewedAt + 10*time.Millisecond
 	fx := a.OnHint(now)
-	redistest.Check(t, fx == 0 && a.State == Holding && a.renewAt == a.renewedAt+hintPause, "a lease: effect %b, state %d, renewed %v after the last time; want a renewal after %v", fx, a.State, a.renewAt-a.renewedAt, hintPause)
+	redistest.Check(t, fx == 0 && a.State == Holding && a.renewAt == a.renewedAt+hintPause,
+		"a lease: effect %b, state %d, renewed %v after the last time; want a renewal after %v", fx, a.State, a.renewAt-a.renewedAt, hintPause)
 	a.OnRenew(&Outcome{Code: Granted, Term: a.TTL}, a.TTL, a.renewedAt, now)
 	do, _ := a.Tick(a.renewedAt+hintPause, 0)
 	redistest.Check(t, do == ToProbe, "a hint during a renewal was forgotten")
@@ -69,7 +70,8 @@ func TestHintsPutNoRenewalOff(t *testing.T) {
 	for now := epoch; now < epoch+10*a.TTL; now += 10 * time.Millisecond {
 		a.OnHint(now)
 		do, fx := a.Tick(now, 0)
-		redistest.CheckNow(t, fx == 0 && a.State == Holding, "after %v: effect %b, state %d, %d renewals and %d questions", now-epoch, fx, a.State, renewals, probes)
+		redistest.CheckNow(t, fx == 0 && a.State == Holding,
+			"after %v: effect %b, state %d, %d renewals and %d questions", now-epoch, fx, a.State, renewals, probes)
 		term := a.TTL
 		switch do {
 		case Nothing:
@@ -162,7 +164,8 @@ func TestPatience(t *testing.T) {
 	a.OnLeave(&Outcome{Code: Unanswered}, epoch+2*second+patience+1)
 	redistest.Check(t, a.Told == TellNoAnswer, "told %d after the patience with the leave of a late grant", a.Told)
 	g := Asking{}
-	redistest.Check(t, !g.Failed(false, epoch) && !g.Failed(false, epoch+askPatience) && g.Failed(false, epoch+askPatience+1) && (&Asking{}).Failed(true, epoch), "waiters give up at another time than after askPatience, or a refusal")
+	redistest.Check(t, !g.Failed(false, epoch) && !g.Failed(false, epoch+askPatience) && g.Failed(false, epoch+askPatience+1) && (&Asking{}).Failed(true, epoch),
+		"waiters give up at another time than after askPatience, or a refusal")
 }
 
 // Whatever says that an attempt was revoked, its caller is told so.
@@ -236,7 +239,8 @@ func TestDeadlineIsNoticedFirst(t *testing.T) {
 	a := aHolding(epoch)
 	after := a.Deadline
 	was, fx := a.Release(after, false)
-	redistest.Check(t, was == Lost && fx&HoldEnded != 0 && a.Ending == ByDeadline && a.State == Leaving && a.Next == after, "a release: was %d, effect %b, why %d, state %d", was, fx, a.Ending, a.State)
+	redistest.Check(t, was == Lost && fx&HoldEnded != 0 && a.Ending == ByDeadline && a.State == Leaving && a.Next == after,
+		"a release: was %d, effect %b, why %d, state %d", was, fx, a.Ending, a.State)
 	a = aHolding(epoch)
 	fx = a.GiveBack(ByClose, after)
 	redistest.Check(t, fx == HoldEnded && a.State == Lost && a.Ending == ByDeadline, "Close: effect %b, state %d, why %d", fx, a.State, a.Ending)
@@ -313,7 +317,8 @@ func TestAnswerWithoutALease(t *testing.T) {
 		a.Send()
 		a.OnEnter(&Outcome{Code: code}, now+second, now+second)
 		a.Detach(0, now+second)
-		redistest.Check(t, a.Told == want && a.State == Leaving && a.gone() >= now+VoidAfter+a.TTL, "%d after an enter without an answer: told %d, state %d", code, a.Told, a.State)
+		redistest.Check(t, a.Told == want && a.State == Leaving && a.gone() >= now+VoidAfter+a.TTL,
+			"%d after an enter without an answer: told %d, state %d", code, a.Told, a.State)
 	}
 }
 

@@ -25,7 +25,8 @@ func TestNamesOfKeysAreReadBack(t *testing.T) {
 					part == "holders",
 					"%q is read as %+v, %q, %v", of.Part("holders"), r, part, ok)
 				got := r.Part("queue")
-				redistest.CheckNow(t, got == of.Part("queue") && Of(prefix, kind, name, hostile, false).Part("queue") == got, "its queue is %q, want %q", got, of.Part("queue"))
+				redistest.CheckNow(t, got == of.Part("queue") && Of(prefix, kind, name, hostile, false).Part("queue") == got,
+					"its queue is %q, want %q", got, of.Part("queue"))
 			}
 		}
 	}

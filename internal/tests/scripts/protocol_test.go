@@ -179,7 +179,8 @@ func TestOverdueWaitersAreParkedOnce(t *testing.T) {
 				break
 			}
 			got := parked() - before
-			redistest.CheckNow(t, got == int64(batch) && reply.More && len(reply.Grants) <= 0, "leave %d parked %d, more %v, granted %v; want %d parked and more", calls, got, reply.More, reply.Grants, batch)
+			redistest.CheckNow(t, got == int64(batch) && reply.More && len(reply.Grants) == 0,
+				"leave %d parked %d, more %v, granted %v; want %d parked and more", calls, got, reply.More, reply.Grants, batch)
 		}
 	})
 }
@@ -219,7 +220,7 @@ func TestForeignKeysBesideALease(t *testing.T) {
 				for part, score := range map[string]float64{"queue": 1, "alive": float64(w.now()/1000 + time.Minute.Milliseconds())} {
 					w.rdb.ZAdd(w.Context(), w.res.Part(part), redis.Z{Score: score, Member: "of another form"})
 				}
-				holder, waiter, unknown := w.request(hereHandle, 1, 1, time.Minute), w.request(thereHandle, 1, 1, time.Minute), w.request(thereHandle, 1, 1, time.Minute)
+				holder, waiter, unknown := w.lock(hereHandle), w.lock(thereHandle), w.lock(thereHandle)
 				w.enter(holder, life.Granted)
 				w.enter(waiter, life.Queued)
 				reply := w.ask(waiter, unknown)
