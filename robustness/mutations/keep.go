@@ -6,7 +6,7 @@ var kept = []mutation{
 		"\t\t\tm.keeper.Recalled(key)\n", "\t\t\t_ = key\n"),
 	cut("a lease that was granted under the mark is not kept", "luascripts/permits/shared/enter.lua", permitTests+" "+scriptTests, "TestContendedPermit|TestModelOfPermits",
 		"recalled and 1 or 0, added", "0, added"),
-	cut("a copy of an enter registers no keeper", "luascripts/permits/shared/enter.lua", scriptTests, "TestModelOfPermits",
+	cut("a copy of an enter registers no keeper", "luascripts/permits/shared/enter.lua", scriptTests, "TestCopyOfAnEnterRegisters|TestModelOfPermits",
 		" and not (keepers and redis.call('ZSCORE', holders, member))", ""),
 	cut("a lease that was waited for is not kept", "internal/lease/turns.go", permitTests, "TestContendedPermit",
 		"\tif l.a.kept == nil {\n\t\treturn Grant{}\n\t}\n\treturn l.a.kept.grant\n", "\treturn Grant{Sent: l.Since(), Keepable: true}\n"),

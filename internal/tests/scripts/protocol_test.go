@@ -207,6 +207,37 @@ func TestGrantsOfOneCallAreBounded(t *testing.T) {
 	})
 }
 
+// A newcomer's place is behind every waiter, parked ones included, though the clock went back.
+func TestTicketIsBehindParkedWaiters(t *testing.T) {
+	each(t, true, func(w *world) {
+		w.enter(w.lock(hereHandle), life.Granted)
+		queue, parked := w.res.Part("queue"), number(t, "PARKED")
+		late, ahead := w.lock(thereHandle), w.now()+time.Hour.Microseconds()
+		w.enter(late, life.Queued)
+		w.rdb.ZAdd(w.Context(), queue, redis.Z{Score: float64(ahead + parked), Member: late.member})
+		for i := range int64(2) {
+			r := w.lock(hereHandle)
+			w.enter(r, life.Queued)
+			redistest.Expect(t, int64(w.rdb.ZScore(w.Context(), queue, r.member).Val()), ahead+1+i, "its ticket is %d")
+		}
+	})
+}
+
+// A copy of an enter that was granted registers no keeper: a recall may have come since, of which
+// the process must still be told.
+func TestCopyOfAnEnterRegistersNoKeeper(t *testing.T) {
+	each(t, false, func(w *world) {
+		ctx, keepers := w.Context(), w.res.Part("keepers")
+		r := w.request(hereHandle+"^", 1, 2, time.Minute)
+		w.enter(r, life.Granted)
+		redistest.Require(w, w.rdb.ZCard(ctx, keepers).Val(), 1, "%d keepers are registered")
+		w.rdb.Del(ctx, keepers) // as a recall does, whose mark is over
+		again := w.enter(r, life.Granted)
+		redistest.Check(w, again.Contended, "the copy says that the lease may be kept")
+		redistest.Expect(w, w.rdb.ZCard(ctx, keepers).Val(), 0, "a copy registered %d keepers; want none")
+	})
+}
+
 // Keys that are seldom needed are another program's, and another version has left something in the queue. A waiter keeps
 // its place and is served, and nobody is told that it was not called for: not the process that asks for one waiter that is
 // there and for one that is not.
