@@ -184,14 +184,16 @@ func TestHeldPermitsAndWatchedKeys(t *testing.T) {
 				if c.watched.Total {
 					redistest.WantErr(t, s.SetLimit(t.Context(), "a", 1))
 				}
-				for range 5 {
-					go func() {
-						if c.watched.Type == "mutex" {
-							_, _ = m.Lock(t.Context(), "a")
-						} else {
-							_, _ = s.Acquire(t.Context(), "a")
-						}
-					}()
+				take := func() {
+					if c.watched.Type == "mutex" {
+						_, _ = m.Lock(t.Context(), "a")
+					} else {
+						_, _ = s.Acquire(t.Context(), "a")
+					}
+				}
+				take()
+				for range 4 {
+					go take()
 				}
 				synctest.Wait()
 				time.Sleep(time.Second)
