@@ -135,6 +135,6 @@ func TestManyCallersAtOnce(t *testing.T) {
 		done.Wait()
 		redistest.Expect(t, int(loads.Load()), keys, "%d loads")
 	}
-	t.Run("outside a bubble", func(t *testing.T) { ask(t, 100) })
+	t.Run("outside a bubble", func(t *testing.T) { ask(t, 40) })
 	t.Run("inside a bubble", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { ask(t, 400) }) })
 }
