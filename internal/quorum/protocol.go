@@ -205,7 +205,9 @@ func (v *voter) enter(sent time.Time, o protocol.EnterOptions, end func([]int64,
 			}
 			v.waits, v.most = o.Wait, o.MaxWaiters
 			if v.base == 0 {
-				v.base = cmp.Or(o.Ticket, v.f.micros(sent))
+				if v.base = o.Ticket; v.base == 0 {
+					v.base = v.f.newTicket(sent)
+				}
 				v.ticket = us + v.base - v.f.micros(time.Now())
 			}
 			v.askAll(entering, us, sent, told, t)
