@@ -14,7 +14,7 @@ var replicas = []mutation{
 		"int(c.confirmed) >= c.Confirm.Replicas", "int(c.confirmed) >= 1"),
 	cutOnServers("replicas: on a Cluster the node of the key confirms", "internal/call/confirm.go", replicaTests, "NodeOfTheKey",
 		"if c.cluster != nil {", "if false {"),
-	cutOnServers("replicas: a queue of their own", "internal/call/queue.go", replicaTests, "NobodyElseWaits",
+	cutOnServers("replicas: a queue of their own", "internal/call/queue.go", replicaTests, "ManyCallers|NobodyElseWaits",
 		"if one.Confirm == (Confirm{}) {", "if true {"),
 	cutOnServers("replicas: an enter is granted once they confirmed it", "internal/lease/attempt.go", replicaTests, "NothingIsGranted",
 		"r.TooFew, r.Confirmed = missing != nil, missing == nil && c.Confirm == a.m.confirm", "r.TooFew, r.Confirmed = false, true"),

@@ -216,6 +216,28 @@ func TestNobodyElseWaitsForReplicas(t *testing.T) {
 	})
 }
 
+// Many callers take and give back while the replicas follow: releases and acquisitions are
+// on their way at the same time, and every acquisition is confirmed.
+func TestManyCallersAreConfirmed(t *testing.T) {
+	onNewest(t, func(t *testing.T, x *redistest.Replicated, newHandle maker) {
+		h := newHandle(t, x.Primary.Client(), mutex.Config{Name: redistest.Name(t), Replicas: 2, ReplicaWait: 2 * time.Second})
+		for i, err := range attempt(64, func(i int) (lease, error) {
+			for range 20 {
+				l, err := h.acquire(t.Context(), fmt.Sprint("k", i/2)) // two for each key
+				if err == nil {
+					err = l.giveBack()
+				}
+				if err != nil {
+					return nil, err
+				}
+			}
+			return nil, nil
+		}) {
+			redistest.Check(t, err == nil, "caller %d: %v", i, err)
+		}
+	})
+}
+
 // MaxWait may end between a grant and its confirmation: the waiter is not told that the lock was busy.
 func TestMaxWaitEndsBeforeReplicasConfirm(t *testing.T) {
 	x := redistest.StartReplicated(t, redistest.Newest(t), 2)
