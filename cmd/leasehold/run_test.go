@@ -177,7 +177,7 @@ func TestSignalWhileWaitingLeavesNoWaiter(t *testing.T) {
 		redistest.Check(t, !strings.Contains(x.stderr.String(), "goroutine"), "%v writes stacks: %s", sig, &x.stderr)
 		redistest.Expect(t, s.rdb.ZCard(t.Context(), s.part("queue")).Val(), 0, "after %v %d wait", sig)
 	}
-	// A tool whose place is revoked ends as one whose lease is lost.
+	// A tool ends the same way after its place was revoked as after its lease was lost.
 	x := s.run("--", "echo", "on")
 	s.awaitWaiter()
 	s.revokes(redistest.Must(s.locks(0).Inspect(t.Context(), "k"))(t).Waiters[0].ID).ends(0)

@@ -54,7 +54,6 @@ type Family struct {
 
 	mu     sync.Mutex
 	voters map[uint64]*voter // by their sequence number
-	latest int64             // the latest ticket, by the clock of micros
 }
 
 // New makes the servers of a handle. It asks each server for its run id, for a moment, so that the same
@@ -178,15 +177,6 @@ func (f *Family) Node(string) string { return "" }
 
 func (f *Family) micros(t time.Time) int64 {
 	return t.Sub(f.epoch).Microseconds()
-}
-
-// newTicket returns the ticket of a request that was made at a time. No two are equal: neither of two voters with one
-// ticket would yield to the other.
-func (f *Family) newTicket(at time.Time) int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.latest = max(f.micros(at), f.latest+1)
-	return f.latest
 }
 
 // Away reports whether so many servers are known not to answer that the others are no majority.

@@ -205,9 +205,7 @@ func (v *voter) enter(sent time.Time, o protocol.EnterOptions, end func([]int64,
 			}
 			v.waits, v.most = o.Wait, o.MaxWaiters
 			if v.base == 0 {
-				if v.base = o.Ticket; v.base == 0 {
-					v.base = v.f.newTicket(sent)
-				}
+				v.base = cmp.Or(o.Ticket, v.f.micros(sent))
 				v.ticket = us + v.base - v.f.micros(time.Now())
 			}
 			v.askAll(entering, us, sent, told, t)

@@ -56,8 +56,7 @@ if expiry > now then
   end
   local earlier = 0
   if asks then
-    local _, ticket = first_waiter()
-    if ticket and ticket < ticket_of(member) then earlier = 1 end
+    if comes_after(member, first_waiter()) then earlier = 1 end
   end
   return answer(1, us, till - now, last or 0, earlier)
 end
@@ -112,6 +111,6 @@ if not queued then
     return busy(5)
   end
   local held = holder()
-  if held and (ticket_of(held) or 0) > ticket_of(member) then hint(held) end -- it yields, without a majority
+  if held and comes_after(held, member, ticket_of(member)) then hint(held) end -- it yields, without a majority
 end
 return busy(2)

@@ -15,10 +15,8 @@ local caller = member
 local expiry = tonumber(redis.call('ZSCORE', holders, member) or 0)
 if us >= void_from then return { 6, us, 0, 0 } end
 if expiry <= now or not votes then return { 0, us, 0, 0 } end
-local _, ticket = first_waiter()
-local own = ticket_of(member)
-if not ticket or ticket >= own then return { 1, us, expiry - now, last_token() or 0 } end
+if not comes_after(member, first_waiter()) then return { 1, us, expiry - now, last_token() or 0 } end
 redis.call('ZREM', holders, member) -- first, because it is allowed when memory has run out
-enqueue(member, own)
+enqueue(member, ticket_of(member))
 advance()
 return { 2, us, 0, 0 }

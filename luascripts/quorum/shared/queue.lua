@@ -10,6 +10,12 @@ local function ticket_of(member)
   return tonumber(string.match(member, '^[^.]+%.%d+%.1%.%d+%.1%.(%d+)%.%d+$'))
 end
 
+-- Reports whether a member comes after another one, with a place. Members of one ticket have the order of the queue.
+local function comes_after(member, other, place)
+  local ticket = ticket_of(member) or 0
+  return place and (place < ticket or place == ticket and other < member)
+end
+
 -- Sets the fence, and notes the highest token of the family. This is the first write of a vote: a fence of a
 -- wrong type ends the script with nothing done.
 local function set_fence(token)
