@@ -74,9 +74,11 @@ func (ts *ticks) add(slot string) {
 	}
 }
 
-// check waits for the ticks. Each one must have run once, and none between them be left out.
+// check waits for the ticks. Each one must have run once, and none between them be left out, unless the machine was
+// late: a host that comes to a tick after the next one, or after its wait, leaves it out.
 func (ts *ticks) check(t *testing.T, period time.Duration) {
 	t.Helper()
+	began := time.Now()
 	select {
 	case <-ts.enough:
 	case <-time.After(60 * time.Second):
@@ -95,7 +97,7 @@ func (ts *ticks) check(t *testing.T, period time.Duration) {
 	for i := range slots[1:] {
 		missed += int(slots[i+1].Sub(slots[i])/period) - 1
 	}
-	redistest.Check(t, missed <= 0, "%d ticks were left out, of %d", missed, len(slots))
+	redistest.AtMost(t, missed, int(2*redistest.Late(began)/period), "%d ticks were left out, of %d", missed, len(slots))
 }
 
 func onlyTick(time.Time) string { return "the only tick" }

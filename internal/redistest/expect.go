@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -18,22 +17,21 @@ const Soon = 10 * time.Second
 // Eventually waits until ok holds.
 func Eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	for deadline := time.Now().Add(Soon); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			tb.Fatalf("waited %v for %s", Soon, what)
-		}
+	for began := time.Now(); !ok(); time.Sleep(2 * time.Millisecond) {
+		CheckNow(tb, !Over(began, Soon), "waited %v for %s", Soon, what)
 	}
 }
 
 // Get receives one value, soon.
 func Get[T any](tb testing.TB, what string, from <-chan T) T {
 	tb.Helper()
-	select {
-	case v := <-from:
-		return v
-	case <-time.After(Soon):
-		tb.Fatalf("waited %v for %s", Soon, what)
-		panic("unreachable")
+	for began := time.Now(); ; {
+		select {
+		case v := <-from:
+			return v
+		case <-time.After(Soon):
+			CheckNow(tb, !Over(began, Soon), "waited %v for %s", Soon, what)
+		}
 	}
 }
 
@@ -91,10 +89,12 @@ func CheckNow(tb testing.TB, ok bool, format string, args ...any) {
 	}
 }
 
-// AtMost fails the test, which goes on, if got is above most. What and args are as in Expect.
+// AtMost fails the test, which goes on, if got is above most. What and args are as in Expect. A time that has just
+// passed may be longer as in Over.
 func AtMost[T cmp.Ordered](tb testing.TB, got, most T, what string, args ...any) {
 	tb.Helper()
-	if got > most {
+	took, isTime := any(got).(time.Duration)
+	if got > most && (!isTime || took > any(most).(time.Duration)+2*Late(time.Now().Add(-took))) {
 		tb.Error(differs(got, fmt.Sprint("at most ", most), what, args))
 	}
 }
@@ -185,35 +185,5 @@ func WantText(tb testing.TB, err error, want ...string) {
 		if !strings.Contains(err.Error(), w) {
 			tb.Fatalf("error %q does not say %q", err, w)
 		}
-	}
-}
-
-// Lateness measures by how much this process runs later than it asks to, from now until the test ends: for
-// bounds that have little room, or are of so many calls that a machine which stands still adds seconds to
-// them. A quiet machine is not late at all.
-func Lateness(tb testing.TB) (soFar func() time.Duration) {
-	const step, usual = 10 * time.Millisecond, 15 * time.Millisecond
-	var sum time.Duration
-	var mu sync.Mutex
-	at := time.Now()
-	late := func() time.Duration { return sum + max(0, time.Since(at)-usual) }
-	ended := make(chan struct{})
-	tb.Cleanup(func() { close(ended) })
-	go func() {
-		for {
-			select {
-			case <-ended:
-				return
-			case <-time.After(step):
-				mu.Lock()
-				sum, at = late(), time.Now()
-				mu.Unlock()
-			}
-		}
-	}()
-	return func() time.Duration {
-		mu.Lock()
-		defer mu.Unlock()
-		return late()
 	}
 }

@@ -52,10 +52,12 @@ func Main(m *testing.M) {
 	if os.Getenv("GOGC") == "" && !slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "-test.bench=") }) {
 		debug.SetGCPercent(400) // collections took 4 s of the 59 s of all tests without servers
 	}
+	go watchLateness()
+	before := goleak.IgnoreCurrent()
 	code := m.Run()
 	stopShared()
 	if code == 0 {
-		if err := goleak.Find(dialling, forkers); err != nil {
+		if err := goleak.Find(before, dialling, forkers); err != nil {
 			fmt.Fprintf(os.Stderr, "goroutines left after the tests: %v\n", err)
 			code = 1
 		}

@@ -64,7 +64,7 @@ func hookThatEndsReads(t *testing.T, end func()) {
 		ctx, cancel := context.WithTimeout(t.Context(), redistest.Soon)
 		redistest.WantErr(t, g.Set(ctx, "k", 1, "v", time.Minute), leasehold.ErrUnavailable, redistest.Not(leasehold.ErrFenced))
 		cancel()
-		redistest.Check(t, time.Since(began) < redistest.Soon/2, "the calls took %v", time.Since(began))
+		redistest.AtMost(t, time.Since(began), redistest.Soon/2, "the calls took %v")
 		h.on.Store(false)
 		redistest.NoError(t, l.Unlock())
 		harness.Close(t, m)

@@ -66,12 +66,14 @@ func (c *Call[T]) Ended() bool {
 // Within waits until the call has returned, and fails the test where that takes longer.
 func (c *Call[T]) Within(bound time.Duration, what string) *Call[T] {
 	c.tb.Helper()
-	select {
-	case <-c.Done:
-	case <-time.After(bound):
-		c.tb.Fatalf("%s: nothing within %v", what, bound)
+	for began := time.Now(); ; {
+		select {
+		case <-c.Done:
+			return c
+		case <-time.After(bound):
+			redistest.CheckNow(c.tb, !redistest.Over(began, bound), "%s: nothing within %v", what, bound)
+		}
 	}
-	return c
 }
 
 // Got is what the call returns, soon.

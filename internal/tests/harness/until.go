@@ -15,11 +15,11 @@ const Slack = 2 * time.Second
 func Until(tb testing.TB, within time.Duration, ok func() error) {
 	tb.Helper()
 	var err error
-	for deadline := time.Now().Add(within); ; time.Sleep(time.Millisecond) {
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
 		if err = ok(); err == nil {
 			return
 		}
-		redistest.CheckNow(tb, !time.Now().After(deadline), "not within %v: %v", within, err)
+		redistest.CheckNow(tb, !redistest.Over(began, within), "not within %v: %v", within, err)
 	}
 }
 
