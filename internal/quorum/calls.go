@@ -54,7 +54,7 @@ func (v *voter) apply(fl *flight, reply []int64, err error, t *todo) {
 		}
 		return
 	}
-	s.applied = fl.number
+	s.applied, s.last = fl.number, fl.kind
 	if fl.kind == yields && mayCome {
 		s.notBefore = max(s.notBefore, fl.void)
 	}

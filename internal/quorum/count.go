@@ -121,6 +121,12 @@ func (v *voter) step(t *todo) {
 	if v.phase == wanting && v.revoked == nil {
 		v.count(t)
 	}
+	for i := range v.seats {
+		// An earlier waiter keeps its vote until it hears of the majority. The server hints when it has the vote back.
+		if s := &v.seats[i]; v.phase == holding && s.stand == queued && s.asked.IsZero() && s.last != heals {
+			v.heal(i, v.terms.TTL, t)
+		}
+	}
 	for _, r := range slices.Clone(v.rounds) {
 		if o, over := v.judge(r); over {
 			v.close(r, o, t)

@@ -75,6 +75,7 @@ type seat struct {
 
 	sent      int       // number of the latest call
 	applied   int       // number of the latest call whose reply was counted
+	last      kind      // of that call
 	floor     int       // replies to calls up to this one do not count any more
 	notBefore int64     // server time (µs) before which no reply counts
 	again     bool      // ask once more when the call under way has its outcome

@@ -74,6 +74,8 @@ var votes = []mutation{
 		"	s.run = run // before", "	s.run, s.same = run, nil // before"),
 	cut("quorum: members of one ticket have an order", "luascripts/quorum/shared/queue.lua", quorumTests, "TestCallersOfOneMicrosecond",
 		" or place == ticket and other < member", ""),
+	cutOnServers("quorum: an earlier waiter hears of the majority at once", "internal/quorum/count.go", quorumTests, "TestAVoteThatAWaiter",
+		"v.phase == holding && s.stand == queued", "false"),
 	cut("quorum: a ticket is a time of the servers", "internal/quorum/protocol.go", quorumTests, "TestWaitersIn",
 		"v.ticket = us + v.base - v.f.micros(time.Now())", "v.ticket = v.base"),
 	cutOnServers("quorum: a voter that comes again has its ticket", "internal/quorum/protocol.go", quorumTests, "TestAWaiterKeeps",

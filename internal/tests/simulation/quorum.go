@@ -93,8 +93,9 @@ func (t trouble) String() string {
 // a server counts as cured at once, unless it has forgotten. A clock jumps only in a run that is not:
 // where it ends a vote early, no other vote may be missing.
 func troubles(dice *rand.Rand, n int, harsh bool) (all []trouble) {
-	free := make([]time.Duration, n/2) // when the next one may begin, for each of the minority
-	busy := make([]time.Duration, n)   // until when a server is sick
+	// When the next one may begin, for each of the minority: at first, the family begins, which takes all servers.
+	free := slices.Repeat([]time.Duration{100 * time.Millisecond}, n/2)
+	busy := make([]time.Duration, n) // until when a server is sick
 	for {
 		slot := 0
 		for i := range free {
