@@ -123,7 +123,9 @@ func (v *voter) step(t *todo) {
 	}
 	for i := range v.seats {
 		// An earlier waiter keeps its vote until it hears of the majority. The server hints when it has the vote back.
-		if s := &v.seats[i]; v.phase == holding && s.stand == queued && s.asked.IsZero() && s.last != heals {
+		s := &v.seats[i]
+		taken := s.stand == queued || s.stand == busy || s.stand == full
+		if taken && v.phase == holding && s.asked.IsZero() && s.last != heals {
 			v.heal(i, v.terms.TTL, t)
 		}
 	}

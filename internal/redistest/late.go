@@ -42,8 +42,8 @@ func watchLateness() {
 	}
 }
 
-// Late is by how much this process ran later than it asked to, since began, as far as Main has it watched. In a bubble,
-// whose clock waits for all, it is never late.
+// Late is by how much this process ran later than it asked to, since began, as far as Main has it watched. In a bubble
+// it is never late: the clock waits for all there.
 func Late(began time.Time) time.Duration {
 	lateness.mu.Lock()
 	defer lateness.mu.Unlock()

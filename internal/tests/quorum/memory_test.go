@@ -221,16 +221,19 @@ func TestAVoteThatAWaiterHasIsHealed(t *testing.T) {
 		for _, i := range []int{0, 1} {
 			slow.proxies[i].Delay(300*time.Millisecond, 0)
 		}
-		next := f.turn(b, "k")
-		third := f.direct(2)
-		redistest.Eventually(f, "the waiter to have a vote", func() bool { return third.ZCard(context.Background(), f.part("k", "holders")).Val() == 1 })
-		l := f.lock(a, "k")
-		for asked := time.Now(); !f.votedFor(2, l); time.Sleep(time.Millisecond) {
-			// The first renewal comes after 10 s.
-			redistest.CheckNow(f, !redistest.Over(asked, 4*time.Second), "the waiter does not yield its vote")
+		votes := func(i int) int64 { return f.direct(i).ZCard(context.Background(), f.part("k", "holders")).Val() }
+		for _, lock := range []func(context.Context, string) (*mutex.Lock, error){a.Lock, a.TryLock} {
+			redistest.Eventually(f, "the turn before to be over", func() bool { return votes(0)+votes(1)+votes(2) == 0 })
+			next := f.turn(b, "k")
+			redistest.Eventually(f, "the waiter to have a vote", func() bool { return votes(2) == 1 })
+			l := redistest.Must(lock(f.Context(), "k"))(f)
+			for asked := time.Now(); !f.votedFor(2, l); time.Sleep(time.Millisecond) {
+				// The first renewal comes after 10 s.
+				redistest.CheckNow(f, !redistest.Over(asked, 4*time.Second), "the waiter does not yield its vote")
+			}
+			f.unlock(l)
+			next.Got()
 		}
-		f.unlock(l)
-		next.Got()
 		f.unlock(other)
 	})
 }
