@@ -172,7 +172,16 @@ func ptyOf(t *testing.T, cmd *exec.Cmd) *pty {
 	master = os.NewFile(uintptr(fd), "terminal")
 	p := &pty{t: t, master: master, tool: &tool{t: t, cmd: cmd, done: make(chan struct{})}}
 	go func() { _ = cmd.Wait(); close(p.tool.done) }()
-	t.Cleanup(func() { _ = cmd.Process.Kill(); <-p.tool.done; _ = master.Close() })
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-p.tool.done
+		_ = master.Close()
+		if t.Failed() {
+			p.mu.Lock()
+			t.Logf("the terminal showed %q", p.seen.String())
+			p.mu.Unlock()
+		}
+	})
 	go func() { _, _ = io.Copy(p, master) }()
 	return p
 }
@@ -340,7 +349,7 @@ func TestScriptOutlivesALostLease(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	tool := command(t, s.url)
-	script := exec.Command("sh", "-c", tool.Path+" "+strings.Join(s.args("--ttl", "1s", "--", "sh", "-c", "'echo on; sleep 600'"), " ")+"; echo script $?")
+	script := exec.Command("sh", "-c", tool.Path+" "+strings.Join(s.args("--ttl", "3s", "--", "sh", "-c", "'echo on; sleep 600'"), " ")+"; echo script $?")
 	script.Env = tool.Env
 	p := ptyOf(t, script)
 	p.sees("on")

@@ -12,6 +12,8 @@ var commands = []mutation{
 		"g.deadline = min(g.deadline, time.Duration(n))", "_ = n"),
 	cut("run: a lost lease ends the program", "cmd/leasehold/internal/run/attend.go", "./cmd/leasehold", "TestRevokedProgram",
 		"a.guard.tell(\"lost %d\", int64(clock()+grace))", "_ = grace"),
+	cut("run: the guard learns the deadline once it is ready", "cmd/leasehold/internal/run/attend.go", "./cmd/leasehold/internal/run", "OnceItIsReady",
+		"for ready := a.guard.answers; ready", "for ready := (chan answer)(nil); ready"),
 	cut("run: --lost kill asks for nothing", "cmd/leasehold/internal/run/guard.go", "./cmd/leasehold", "TestRevokedProgram",
 		"if g.terminal != 0 || g.Lost != LostTerm || g.program == 0 || g.ended {", "if g.terminal != 0 || g.program == 0 || g.ended {"),
 	cut("run: --lost warn ends nothing", "cmd/leasehold/internal/run/guard.go", "./cmd/leasehold", "TestRevokedProgram",

@@ -74,28 +74,22 @@ func (a *attendant) attend(signals <-chan os.Signal) error {
 	moves := time.NewTicker(max(5*time.Millisecond, min(a.o.TTL/30, 500*time.Millisecond)))
 	defer moves.Stop()
 	over := a.l.Context().Done()
-	for len(signals) > 0 { // no other goroutine receives
-		if s := <-signals; slices.Contains(ending, s.(syscall.Signal)) {
-			return diedOf(s)
-		}
+	if err := a.begin(signals); err != nil {
+		return err
 	}
-	// From here on the program may run before the guard's answer says so.
-	a.guard.until(a.l.Deadline())
 	for {
 		select {
 		case line, ok := <-a.guard.answers:
 			switch {
 			case !ok:
-				// Without it nothing ends the program if this process is killed.
-				killOrphans(a.before, a.pid)
-				return failed(CodeTool, errors.New("the guard process was killed, without which the program has no protection; the program was killed, too"))
+				return a.guardKilled()
 			case line.what == "exit":
 				a.status = unix.WaitStatus(line.n[0])
 				return nil
 			case line.what == "failed" && line.n[0] != 0:
 				return cannotRun(a.o.Program[0], line.n[0])
 			case line.what == "failed":
-				return failed(CodeLost, fmt.Errorf("%w before the program could be started", leasehold.ErrLost))
+				return lostBefore()
 			case line.what == "started":
 				a.pid = line.n[0]
 				if a.term != nil && !a.shared {
@@ -125,6 +119,44 @@ func (a *attendant) attend(signals <-chan os.Signal) error {
 			a.tellLost()
 		}
 	}
+}
+
+// begin tells the guard until when the lease is held. It waits for the guard before: on a slow machine the deadline
+// of an earlier moment may be over by the time that the guard reads it, although the lease was renewed meanwhile.
+func (a *attendant) begin(signals <-chan os.Signal) error {
+	var early []syscall.Signal
+	for ready := a.guard.answers; ready != nil || len(signals) > 0; { // no other goroutine receives
+		select {
+		case s := <-signals:
+			if slices.Contains(ending, s.(syscall.Signal)) {
+				return diedOf(s)
+			}
+			early = append(early, s.(syscall.Signal))
+		case _, ok := <-ready:
+			if !ok {
+				return a.guardKilled()
+			}
+			ready = nil
+		case <-a.l.Context().Done():
+			return lostBefore()
+		}
+	}
+	// From here on the program may run before the guard's answer says so.
+	a.guard.until(a.l.Deadline())
+	for _, sig := range early {
+		a.pass(sig)
+	}
+	return nil
+}
+
+// guardKilled kills the program: without the guard nothing would end it if this process is killed.
+func (a *attendant) guardKilled() error {
+	killOrphans(a.before, a.pid)
+	return failed(CodeTool, errors.New("the guard process was killed, without which the program has no protection; the program was killed, too"))
+}
+
+func lostBefore() error {
+	return failed(CodeLost, fmt.Errorf("%w before the program could be started", leasehold.ErrLost))
 }
 
 // tellLost ends the program: the lease was revoked or deleted in Redis, and another may hold

@@ -36,6 +36,7 @@ import (
 //
 // and the guard's are
 //
+//	ready         it takes lines; the tool waits for that
 //	started PID   the program runs
 //	failed N      it does not; N is the system's error number, 0 = the lease is too short
 //	paused N K    signal N stopped the program; K counts its stops
@@ -75,6 +76,7 @@ func Guard(args []string) int {
 			g.lines <- in.Text()
 		}
 	}()
+	g.say("ready")
 	g.watch()
 	return 0
 }

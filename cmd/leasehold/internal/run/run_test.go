@@ -5,6 +5,7 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"testing"
@@ -67,4 +68,29 @@ func TestLeaseThatComesTooLateIsGivenBack(t *testing.T) {
 func TestGuardThatWarnsSleepsAfterTheLease(t *testing.T) {
 	g := &guard{task: task{Lost: LostWarn}, program: 1, deadline: clock() - time.Second}
 	redistest.Expect(t, g.due(), tick, "it sleeps for %v")
+}
+
+// A guard that starts slowly learns the deadline of the lease as it is by then.
+func TestGuardLearnsTheDeadlineOnceItIsReady(t *testing.T) {
+	m := redistest.Must(mutex.New(redistest.MiniClient(t), mutex.Config{Name: redistest.Name(t), TTL: time.Second}))(t)
+	defer m.Close(t.Context())
+	l := redistest.Must(m.Lock(t.Context(), "k"))(t)
+	in, lines, words, out, err := pipes()
+	redistest.WantErr(t, err)
+	_ = words.Close()
+	_ = out.Close()
+	k := &keeper{lines: lines, answers: make(chan answer)}
+	a := &attendant{l: &held{lease: l, release: l.Unlock}, guard: k, o: Options{TTL: time.Second}}
+	over := make(chan error, 1)
+	go func() { over <- a.attend(nil) }()
+	first := l.Deadline()
+	redistest.Eventually(t, "a renewal", func() bool { return l.Deadline().Sub(first) > 100*time.Millisecond })
+	k.answers <- answer{what: "ready"}
+	var what string
+	var deadline time.Duration
+	redistest.Must(fmt.Fscan(in, &what, &deadline))(t)
+	later := deadline - clock() - time.Until(first)
+	redistest.Check(t, what == "deadline" && later > 50*time.Millisecond, "%s, %v later than before the renewal", what, later)
+	k.answers <- answer{what: "exit"}
+	redistest.WantErr(t, <-over)
 }
