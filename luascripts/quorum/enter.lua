@@ -76,8 +76,8 @@ end
 if mode == 'heal' then
   local held = holder()
   if held then
-    -- Its owner has no majority, because this member has one. So it yields, and this member is next.
-    enqueue(member, ticket_of(member) - FIRST)
+    -- Its owner has no majority, as this member has one, and yields: later, if it misses the hint, so the place lasts.
+    enqueue(member, ticket_of(member) - FIRST, math.max(ALIVE, term))
     hint(held)
     return busy(2)
   end
@@ -96,7 +96,7 @@ if not queued and not holder() and not first_waiter() then
 end
 if mode == 'try' then return busy(3) end
 
-enqueue(member, ticket_of(member))
+enqueue(member, ticket_of(member), ALIVE)
 purge_waiters()
 local given, given_term, issued = advance()
 if spent then

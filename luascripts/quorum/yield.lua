@@ -17,6 +17,6 @@ if us >= void_from then return { 6, us, 0, 0 } end
 if expiry <= now or not votes then return { 0, us, 0, 0 } end
 if not comes_after(member, first_waiter()) then return { 1, us, expiry - now, last_token() or 0 } end
 redis.call('ZREM', holders, member) -- first, because it is allowed when memory has run out
-enqueue(member, ticket_of(member))
+enqueue(member, ticket_of(member), ALIVE)
 advance()
 return { 2, us, 0, 0 }

@@ -60,12 +60,12 @@ local function give(member, term)
   redis.call('PEXPIREAT', holders, now + term)
 end
 
--- Gives a member, whose process is alive, a place in the queue.
-local function enqueue(member, place)
+-- Gives a member a place in the queue for a time (ms), in which its process counts as alive.
+local function enqueue(member, place, time)
   redis.call('ZADD', queue, place, member)
-  redis.call('ZADD', alive, now + ALIVE, member)
-  keep(queue, now + ALIVE)
-  keep(alive, now + ALIVE)
+  redis.call('ZADD', alive, now + time, member)
+  keep(queue, now + time)
+  keep(alive, now + time)
 end
 
 -- Returns the first waiter whose sign of life is not overdue, its place, and for how long its sign counts. It
