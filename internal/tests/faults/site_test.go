@@ -60,7 +60,7 @@ func (s *site) semaphore(rdb redis.UniversalClient, cfg semaphore.Config) *semap
 
 func (s *site) group(rdb redis.UniversalClient, mod ...func(c *singleflight.Config[string])) *singleflight.Group[string] {
 	s.Helper()
-	cfg := singleflight.Config[string]{Name: s.family, TTL: time.Minute, Jitter: -1, LeaseTTL: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)}
+	cfg := singleflight.Config[string]{Name: s.family, TTL: time.Hour, Jitter: -1, LeaseTTL: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)}
 	for _, m := range mod {
 		m(&cfg)
 	}
