@@ -72,17 +72,20 @@ func TestGuardThatWarnsSleepsAfterTheLease(t *testing.T) {
 
 // A guard that starts slowly learns the deadline of the lease as it is by then.
 func TestGuardLearnsTheDeadlineOnceItIsReady(t *testing.T) {
-	m := redistest.Must(mutex.New(redistest.MiniClient(t), mutex.Config{Name: redistest.Name(t), TTL: time.Second}))(t)
+	m := redistest.Must(mutex.New(redistest.MiniClient(t), mutex.Config{Name: redistest.Name(t), TTL: 3 * time.Second}))(t)
 	defer m.Close(t.Context())
 	l := redistest.Must(m.Lock(t.Context(), "k"))(t)
 	in, lines, words, out, err := pipes()
 	redistest.WantErr(t, err)
 	_ = words.Close()
 	_ = out.Close()
-	k := &keeper{lines: lines, answers: make(chan answer)}
-	a := &attendant{l: &held{lease: l, release: l.Unlock}, guard: k, o: Options{TTL: time.Second}}
+	k := &keeper{lines: lines, answers: make(chan answer, 2)}
+	a := &attendant{l: &held{lease: l, release: l.Unlock}, guard: k, o: Options{TTL: 3 * time.Second}}
 	over := make(chan error, 1)
-	go func() { over <- a.attend(nil) }()
+	go func() {
+		over <- a.attend(nil)
+		_ = lines.Close()
+	}()
 	first := l.Deadline()
 	redistest.Eventually(t, "a renewal", func() bool { return l.Deadline().Sub(first) > 100*time.Millisecond })
 	k.answers <- answer{what: "ready"}
