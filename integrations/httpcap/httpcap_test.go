@@ -72,11 +72,11 @@ func TestNoKeyNeedsNoPermit(t *testing.T) {
 // FailOpen, and leaves its place to the next one.
 func TestFullQueueAndClientThatLeft(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, target redistest.Target) {
-		var seen error
+		seen := make(chan error, 2) // the client that leaves is refused, too
 		x := newBusy(t, target.Client(t), semaphore.Config{Limit: 1, MaxWaiters: 1}, httpcap.Config{
 			Wait: time.Minute, FailOpen: true,
 			Refused: func(w http.ResponseWriter, _ *http.Request, err error) {
-				seen = err
+				seen <- err
 				w.WriteHeader(http.StatusTeapot)
 			},
 		})
@@ -85,7 +85,7 @@ func TestFullQueueAndClientThatLeft(t *testing.T) {
 		captest.WantState(t, x.caps, 1, 1)
 		a := wantStatus(t, x.url, http.StatusTeapot)
 		redistest.Check(t, a.Header.Get("Retry-After") != "", "there is no Retry-After")
-		redistest.WantErr(t, seen, leasehold.ErrQueueFull)
+		redistest.WantErr(t, redistest.Get(t, "the refusal", seen), leasehold.ErrQueueFull)
 		leave()
 		redistest.WantErr(t, redistest.Get(t, "the second answer", second).err, context.Canceled)
 		captest.WantState(t, x.caps, 1, 0)
