@@ -177,7 +177,7 @@ func TestContextEndsWithTheFirstLoss(t *testing.T) {
 	each(t, func(f *fixture) {
 		p := f.open()
 		l := p.take(p.lockItems("a", "b")...)
-		f.RDB.Del(f.Context(), f.Part("b", "holders"))
+		redistest.Require(f, redistest.Must(f.RDB.Del(f.Context(), f.Part("b", "holders")).Result())(f), 1, "%d locks were deleted")
 		redistest.Get(f, "the end of the Context", l.Context().Done())
 		redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost, redistest.Says(f.Family+"/b"))
 		redistest.WantErr(f, l.Release(), leasehold.ErrLost)
