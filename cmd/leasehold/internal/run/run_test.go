@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -70,7 +71,8 @@ func TestGuardThatWarnsSleepsAfterTheLease(t *testing.T) {
 	redistest.Expect(t, g.due(), tick, "it sleeps for %v")
 }
 
-// A guard that starts slowly learns the deadline of the lease as it is by then.
+// A guard that starts slowly learns the deadline of the lease as it is by then, and after that of a signal that came
+// for the program meanwhile.
 func TestGuardLearnsTheDeadlineOnceItIsReady(t *testing.T) {
 	m := redistest.Must(mutex.New(redistest.MiniClient(t), mutex.Config{Name: redistest.Name(t), TTL: 3 * time.Second}))(t)
 	defer m.Close(t.Context())
@@ -82,8 +84,10 @@ func TestGuardLearnsTheDeadlineOnceItIsReady(t *testing.T) {
 	k := &keeper{lines: lines, answers: make(chan answer, 2)}
 	a := &attendant{l: &held{lease: l, release: l.Unlock}, guard: k, o: Options{TTL: 3 * time.Second}}
 	over := make(chan error, 1)
+	signals := make(chan os.Signal, 1)
+	signals <- syscall.SIGUSR1
 	go func() {
-		over <- a.attend(nil)
+		over <- a.attend(signals)
 		_ = lines.Close()
 	}()
 	first := l.Deadline()
@@ -94,6 +98,9 @@ func TestGuardLearnsTheDeadlineOnceItIsReady(t *testing.T) {
 	redistest.Must(fmt.Fscan(in, &what, &deadline))(t)
 	later := deadline - clock() - time.Until(first)
 	redistest.Check(t, what == "deadline" && later > 50*time.Millisecond, "%s, %v later than before the renewal", what, later)
+	var number int
+	redistest.Must(fmt.Fscan(in, &what, &number))(t)
+	redistest.Check(t, what == "signal" && number == int(syscall.SIGUSR1), "then %s %d", what, number)
 	k.answers <- answer{what: "exit"}
 	redistest.WantErr(t, <-over)
 }
