@@ -70,7 +70,7 @@ func (m *Manager) newAttempt(res protocol.Resource, of Attempt) *attempt {
 		m: m, res: res, seq: m.seq.Add(1), key: of.Key, permits: of.Permits, turns: of.Turns, own: of.Own, keeps: of.Keeps, quiet: of.Quiet,
 	}
 	a.life = life.New(life.Options{
-		TTL: m.cfg.TTL, MaxHold: m.cfg.MaxHold, Waits: of.Wait, FailsFast: m.cfg.FailsFast, Confirms: m.replicated(), Dice: rand.Uint32() | 1,
+		TTL: m.cfg.TTL, MaxHold: m.cfg.MaxHold, Waits: of.Wait, FailsFast: m.cfg.FailsFast, Confirms: m.NeedsReplicas(), Dice: rand.Uint32() | 1,
 	})
 	if of.Turns != nil { // each turn has its own MaxHold
 		a.life.MaxHold = 0

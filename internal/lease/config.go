@@ -176,9 +176,6 @@ func (c Config) confirm(client *call.Client) (none call.Confirm, errs []error) {
 	return call.Confirm{Replicas: c.Replicas, Wait: wait, TTL: term}, nil
 }
 
-// replicated reports whether replicas must confirm the grants of the handle.
-func (m *Manager) replicated() bool { return m.confirm != call.Confirm{} }
-
 // Servers carries the calls of a handle. A call.Client carries them to one server or Cluster, a
 // Quorum to several servers that decide together.
 type Servers interface {
