@@ -214,7 +214,7 @@ func (t *Turn) Extend(ctx context.Context, ttl time.Duration) error {
 		return over
 	}
 	err := t.visit.lease.Extend(ctx, ttl)
-	if errors.Is(err, leasehold.ErrReleased) { // MaxHold may have ended the turn meanwhile
+	if err == nil || errors.Is(err, leasehold.ErrReleased) { // MaxHold may have ended the turn meanwhile
 		ln.mu.Lock()
 		defer ln.mu.Unlock()
 		err = cmp.Or(t.over(op), err)

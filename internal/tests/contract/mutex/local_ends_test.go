@@ -229,3 +229,19 @@ func TestMaxHoldEndsALock(t *testing.T) {
 		redistest.WantErr(f, l.Unlock(), leasehold.ErrMaxHold)
 	})
 }
+
+// An Extend that is answered as MaxHold ends the turn does not say that the lock is held.
+func TestExtendIsAnsweredAsMaxHoldEndsTheTurn(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		m, wire := f.open(localFor(20*time.Millisecond), maxHold(time.Second))
+		for range 50 { // the answer and the end race
+			l := f.start(f.Context(), m, "k").Got()
+			tell := wire.StallReplies("renew")
+			extended := harness.Begin(f, func() error { return l.Extend(context.Background(), 900*time.Millisecond) })
+			<-l.Context().Done()
+			tell()
+			redistest.WantErr(f, extended.Failed(), leasehold.ErrMaxHold)
+			redistest.WantErr(f, l.Unlock(), leasehold.ErrMaxHold)
+		}
+	})
+}
