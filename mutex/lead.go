@@ -59,7 +59,7 @@ func (m *Mutex) Lead(ctx context.Context, key string, fn func(ctx context.Contex
 			}
 			pause = leastStandPause
 			rest = leadEvery - time.Since(began)
-		case ctx.Err() != nil, errors.Is(err, leasehold.ErrClosed), errors.Is(err, leasehold.ErrInvalid), call.Lasting(err):
+		case errors.Is(err, ctx.Err()), errors.Is(err, leasehold.ErrClosed), errors.Is(err, leasehold.ErrInvalid), call.Lasting(err):
 			return err
 		default:
 			rest = pause + rand.N(pause)

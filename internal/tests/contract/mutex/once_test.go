@@ -245,6 +245,24 @@ func TestLeadEnds(t *testing.T) {
 	})
 }
 
+// Lead ends with ctx's error, also if a process that stands was refused for another reason as ctx ended.
+func TestLeadEndsWithCtxAsItIsRefused(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		m, _ := f.open()
+		l := f.take(m, "leader")
+		w := f.wait(f.Context(), m, "leader")
+		ctx, cancel := context.WithCancel(f.Context())
+		full, _ := f.open(func(c *mutex.Config) { c.MaxWaiters = 1 }, observer(harness.ObserverFunc(func(e leasehold.Event) {
+			if e.Outcome == leasehold.OutcomeQueueFull {
+				cancel()
+			}
+		})))
+		redistest.WantErr(f, full.Lead(ctx, "leader", nothing), context.Canceled)
+		unlock(f, l)
+		unlock(f, w.Got())
+	})
+}
+
 // A leader whose fn returns at once does not spin.
 func TestLeadStartsAtMostOnceASecond(t *testing.T) {
 	bubble(t, func(f *fixture) {
