@@ -97,8 +97,11 @@ func (m *Mutex) once(ctx context.Context, op string, r run, wait bool) (ran bool
 				// next copy knows it, is forgotten by now.
 				err = m.manager.Reject(op, r.key, leasehold.ErrUnavailable, errForgotten)
 			}
-		case ran:
-			err = lease.JoinLoss(err, l.Release(op)) // also after a panic or Goexit
+		case ran: // also after a panic or Goexit
+			ended := l.Ended()
+			if err = lease.JoinLoss(err, l.Release(op)); errors.Is(ended, leasehold.ErrClosed) {
+				err = errors.Join(err, ended)
+			}
 		default:
 			l.GiveBack()
 		}

@@ -98,6 +98,7 @@ func TestSlotStaysOpen(t *testing.T) {
 	each(t, func(f *fixture) {
 		m, _ := f.open()
 		closes, _ := f.open()
+		fails, _ := f.open()
 		oops := errors.New("oops")
 		for name, c := range map[string]struct {
 			m       *mutex.Mutex
@@ -113,6 +114,11 @@ func TestSlotStaysOpen(t *testing.T) {
 				go func() { _ = closes.Close(context.Background()) }()
 				<-ctx.Done()
 				return nil
+			}, true, leasehold.ErrClosed},
+			"closed, and it fails": {fails, func(ctx context.Context) error {
+				go func() { _ = fails.Close(context.Background()) }()
+				<-ctx.Done()
+				return ctx.Err()
 			}, true, leasehold.ErrClosed},
 		} {
 			r := harness.Start(f, func() (bool, error) {
