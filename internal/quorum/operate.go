@@ -3,7 +3,6 @@ package quorum
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -239,7 +238,7 @@ func ask[T any](ctx context.Context, f *Family, patience time.Duration, read fun
 		}
 	}
 	if len(got) < f.need {
-		return nil, &noMajority{have: len(got), need: f.need, cause: errors.Join(ctx.Err(), cmp.Or(f.worst(why), errNotYet))}
+		return nil, &noMajority{have: len(got), need: f.need, cause: cmp.Or(f.worst(why), errNotYet)}
 	}
 	return got, nil
 }

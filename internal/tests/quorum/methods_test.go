@@ -266,6 +266,24 @@ func TestLooksLearnOfAnOutage(t *testing.T) {
 	})
 }
 
+// A first call beside servers that are silent ends with an outage. Its error does not match the deadline of a ctx: the
+// caller's has none.
+func TestSilenceIsNoDeadlineOfTheCaller(t *testing.T) {
+	harness.Bubble(t, "quorum", func(f *harness.Fixture) {
+		rdbs := distant(f, 0)
+		for _, rdb := range rdbs {
+			rdb.AddHook(redistest.Around(func(context.Context, []redis.Cmder, func() error) error {
+				time.Sleep(5 * time.Second)
+				return &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}
+			}))
+		}
+		m := redistest.Must(mutex.NewQuorum(rdbs, mutex.Config{Name: f.Family}))(f)
+		err := redistest.ErrorOf(m.TryLock(context.Background(), "k"))
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, redistest.Not(context.DeadlineExceeded))
+		redistest.WantErr(f, m.Close(f.Context()))
+	})
+}
+
 func TestLeadAndShutdown(t *testing.T) {
 	each(t, 3, func(f *fleet) {
 		a, b := f.open(), f.open()
