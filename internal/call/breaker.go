@@ -134,7 +134,7 @@ func (c *link) Suspect(key string, began time.Time, err error) {
 	}
 	var probe func()
 	if b.opened == nil && !b.answeredSince(began) {
-		b.why = cause(err)
+		b.why = Cause(err)
 		probe = b.open()
 	}
 	b.mu.Unlock()
@@ -194,15 +194,15 @@ func (b *breaker) onNoAnswer(began time.Time, err error) {
 	if latest.After(b.silentSince) {
 		b.silentSince = latest
 	}
-	b.why = cause(err)
+	b.why = Cause(err)
 	silent := time.Since(b.silentSince) >= silenceBound
 	if b.opened == nil && (silent || refused(err) && !b.answeredSince(began)) {
 		probe = b.open()
 	}
 }
 
-// cause returns err as other callers are told it. They must not take the ctx of that call for their own.
-func cause(err error) error {
+// Cause returns err as other callers are told it. They must not take the ctx of that call for their own.
+func Cause(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return errCut
 	}

@@ -332,7 +332,7 @@ func (a *attempt) onRenewed(c *call.Call, term time.Duration, ints []int64, err 
 			a.call = nil // it takes more memory than the lease
 		}
 		if a.life.State == life.Holding {
-			a.failure = r.Err
+			a.failure = call.Cause(r.Err) // no ctx of an Extend is the holder's
 			if term != life.ProbeTerm || r.Code != life.Granted {
 				m.tellRenewed(m.time(a.life.Deadline), &r.Result)
 			}

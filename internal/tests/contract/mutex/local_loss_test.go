@@ -100,6 +100,48 @@ func TestEachTurnThatBeginsEndsOnce(t *testing.T) {
 	})
 }
 
+// A lock is lost while no connection is free. The cause matches no ctx with which a call has tried to renew it: that of
+// an Extend, or that of the question whether others wait.
+func TestLossMatchesNoCtxOfARenewal(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		var exhausted atomic.Bool
+		noneIsFree := redistest.Around(func(ctx context.Context, _ []redis.Cmder, send func() error) error {
+			if exhausted.Load() {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return send()
+		})
+		lost := func(l *mutex.Lock) {
+			<-l.Context().Done()
+			exhausted.Store(false)
+			redistest.WantErr(f, context.Cause(l.Context()), leasehold.ErrLost, redistest.Not(context.DeadlineExceeded))
+			redistest.WantErr(f, l.Unlock(), leasehold.ErrLost, redistest.Not(context.DeadlineExceeded))
+		}
+		open := func(mod ...func(*mutex.Config)) *mutex.Mutex {
+			w := new(harness.Wire)
+			rdb := f.Connect(w)
+			rdb.AddHook(noneIsFree)
+			return f.openOn(rdb, w, mod...)
+		}
+		l := f.take(open(ttl(time.Second)), "extended")
+		exhausted.Store(true)
+		ctx, cancel := context.WithTimeout(f.Context(), 50*time.Millisecond)
+		defer cancel()
+		redistest.WantErr(f, l.Extend(ctx, time.Second), context.DeadlineExceeded)
+		lost(l)
+		m := open(ttl(3*time.Second), localFor(500*time.Millisecond))
+		unlock(f, f.take(m, "other"))
+		time.Sleep(200 * time.Millisecond) // the question ends before the lock, as it shares a ctx
+		first := f.take(m, "k")
+		second := line(f.Context(), m, f)
+		time.Sleep(400 * time.Millisecond) // LocalFor is nearly over
+		exhausted.Store(true)
+		unlock(f, first)
+		lost(second.Got())
+	})
+}
+
 // A lock that was lost before Close stays lost: its holder is told so.
 func TestLossBeforeCloseIsToldTheHolder(t *testing.T) {
 	withAndWithoutLocalFor(t, func(f *fixture, most time.Duration) {
