@@ -167,6 +167,7 @@ func (d *load[T]) produce(ctx, replaced context.Context) <-chan product[T] {
 		}
 	}
 	ended := func(r *raised) {
+		d.g.running.Add(-1)
 		switch {
 		case r != nil && !loaded:
 			p = product[T]{raised: r, took: time.Since(began)}
@@ -185,6 +186,7 @@ func (d *load[T]) produce(ctx, replaced context.Context) <-chan product[T] {
 		products <- p
 		close(returned)
 	}
+	d.g.running.Add(1)
 	d.g.active.Go(func() { c.run(code, ended) })
 	return products
 }

@@ -45,6 +45,7 @@ type Group[T any] struct {
 	near          *near.Cache    // nil: the handle keeps no copies
 	counts        counters
 	called        atomic.Int64 // how many loaders were called; raised with mu held
+	running       atomic.Int64 // how many of them have not returned
 
 	closed atomic.Bool // set with mu held; a hit reads it without mu
 	over   atomic.Bool // a Close has returned nil: nothing is left
@@ -166,7 +167,7 @@ func (g *Group[T]) Close(ctx context.Context) error {
 	var left error
 	read := g.near.Close(ctx)
 	if !g.line.Close(ctx) || !read {
-		left = call.Fail(pkg, "close", keys.Escape(g.cfg.Name), ctx.Err(), leasehold.ErrUnavailable, errReading)
+		left = call.Fail(pkg, "close", keys.Escape(g.cfg.Name), ctx.Err(), leasehold.ErrUnavailable, errUnderWay)
 	}
 	err := g.manager.Close(ctx)
 	if g.permits != nil {
@@ -201,6 +202,9 @@ func (g *Group[T]) awaitIdle(ctx context.Context, op string) error {
 	case <-idle:
 		return nil
 	case <-ctx.Done():
+		if g.running.Load() == 0 {
+			return call.Fail(pkg, op, keys.Escape(g.cfg.Name), ctx.Err(), leasehold.ErrUnavailable, errUnderWay)
+		}
 		return call.Fail(pkg, op, keys.Escape(g.cfg.Name), ctx.Err(), errors.New("a loader has not returned yet"))
 	}
 }

@@ -156,7 +156,7 @@ func fromString[T any](text string) (v T) {
 	return v
 }
 
-var errReading = errors.New("a near read, its registration or a subscription was under way")
+var errUnderWay = errors.New("a call, a registration or a subscription was under way")
 
 // errReaders says that an invalidation is done in Redis, and that a process did not say in time
 // that it dropped its copy.

@@ -69,6 +69,30 @@ func TestCloseIsBoundedByItsCtx(t *testing.T) {
 	}
 }
 
+// Redis does not answer what is under way when the ctx of Close ends, and no loader runs: Close says so.
+func TestCloseOfWhatRedisDoesNotAnswer(t *testing.T) {
+	for what, begin := range map[string]func(f *fixture, g *singleflight.Group[string], w *harness.Wire){
+		"an invalidation": func(f *fixture, g *singleflight.Group[string], w *harness.Wire) {
+			invalidate(f, g, "k")
+			w.Stall()
+			harness.Begin(f, func() error { return g.Invalidate(f.Context(), "k") })
+		},
+		"a publication": func(f *fixture, g *singleflight.Group[string], w *harness.Wire) {
+			_, l, _ := f.loading(g, "k")
+			w.Stall()
+			l.returns("v")
+		},
+	} {
+		subBubble(t, what, func(f *fixture) {
+			g, w := f.open()
+			begin(f, g, w)
+			synctest.Wait()
+			redistest.WantErr(f, g.Close(f.within(time.Second/2)), context.DeadlineExceeded, leasehold.ErrUnavailable)
+			redistest.NoError(f, g.Close(f.Context()))
+		})
+	}
+}
+
 // Nothing is sent any more once Close has returned, whatever state loads were in.
 func TestCloseLeavesNothingRunning(t *testing.T) {
 	for what, put := range map[string]func(f *fixture, w *harness.Wire){
