@@ -44,8 +44,7 @@ func (g *Group[T]) inMemory(ctx context.Context, key string) (seen look[T], ok b
 		seen.result.Value = fromString[T](found.Env.Payload)
 	default:
 		value, err := g.decode(ctx, found.Env.Payload)
-		if err != nil { // the call goes on to Redis, which reports it
-			g.near.Drop(found)
+		if err != nil { // ctx has ended, or the call goes on to Redis, which reports it
 			return look[T]{}, false
 		}
 		seen.result.Value = value

@@ -160,15 +160,6 @@ func (c *Cache) Outdate(key string) {
 	}
 }
 
-// Drop drops a copy whose bytes cannot be decoded.
-func (c *Cache) Drop(of *Copy) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if of.slot.copy == of {
-		c.outdate(of.slot)
-	}
-}
-
 // outdate is Outdate for a slot. The key has to be read a few times before it is registered
 // again. Called with the lock.
 func (c *Cache) outdate(s *slot) {

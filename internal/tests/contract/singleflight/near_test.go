@@ -232,6 +232,21 @@ func TestNearDroppedCopyDoesNotComeBackInAnOutage(t *testing.T) {
 	})
 }
 
+// A caller whose ctx ends while its codec decodes a copy leaves the copy to the others.
+func TestNearCopyOutlivesACallerThatLeaves(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		codec := &jsonCodec{}
+		g, _ := f.open(nearFor(hold), func(c *singleflight.Config[string]) { c.Codec = codec })
+		put(f, g, "k", "v")
+		warm(f, g, "k", "v")
+		over := make(chan struct{})
+		codec.unmarshal = func() error { <-over; return nil }
+		redistest.WantErr(f, peekErr(f.within(time.Second), g, "k"), context.DeadlineExceeded)
+		close(over)
+		wantPeek(f, g, "k", "v", singleflight.Near)
+	})
+}
+
 // A near read that is lost drops no copy, and reads are GETs until they work again.
 func TestNearReadsThatFail(t *testing.T) {
 	bubble(t, func(f *fixture) {
