@@ -33,7 +33,7 @@ var (
 
 // ErrLoadCycle says that a loader asked for a key that its own load would have to wait for.
 // This is its own key, or a key whose load, in this process, already waits for it. Such a call
-// fails at once and sends nothing.
+// fails at once, after a look-up if the key is not its own.
 //
 // The cycle is recognised by the loader's ctx, so the loader must pass it on. It is recognised
 // through every handle on the same cached values that has the same client. A cycle through
