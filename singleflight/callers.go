@@ -217,8 +217,8 @@ func (d *load[T]) partsOf(c *callersCode, values map[string]T) map[string]part[T
 func (d *load[T]) lookAt(ctx context.Context, c *callersCode, err error) *failure {
 	fixed := c.fix("the loader's error", err)
 	c.runs = fmt.Sprintf("the method Is or Unwrap of the loader's error (%T)", err)
-	if context.Cause(ctx) == ErrLoadTimeout && errors.Is(err, context.DeadlineExceeded) {
-		return timedOut // a caller must not take it for a deadline of its own
+	if context.Cause(ctx) == ErrLoadTimeout {
+		return timedOut // whatever the loader makes of it; a caller must not take a deadline for its own
 	}
 	kind, matched := envelope.Failure, ""
 	switch {

@@ -34,14 +34,18 @@ func TestLoadAsksForItsPermitAgain(t *testing.T) {
 	})
 }
 
-// A loader may return its ctx's error before the time-out of its load is noticed. It is the same time-out, and no
-// deadline of a caller's. A loader's own deadline is the loader's error.
+// A loader may return before the time-out of its load is noticed, with its ctx's error, or one of its own, as a driver
+// does about a query that was cut off. It is the same time-out, and no deadline of a caller's. A loader's own deadline
+// is the loader's error.
 func TestTimeOutIsNoDeadlineOfTheCaller(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, ErrLoadTimeout)
 	defer cancel()
-	got := (&load[string]{}).lookAt(ctx, &callersCode{}, ctx.Err())
-	redistest.Check(t, got == timedOut, "the failure is %v", got.err)
-	got = (&load[string]{g: &Group[string]{}}).lookAt(t.Context(), &callersCode{}, context.DeadlineExceeded)
+	d := &load[string]{g: &Group[string]{}}
+	for _, err := range []error{ctx.Err(), errors.New("the query was cut off")} {
+		got := d.lookAt(ctx, &callersCode{}, err)
+		redistest.Check(t, got == timedOut, "the failure is %v", got.err)
+	}
+	got := d.lookAt(t.Context(), &callersCode{}, context.DeadlineExceeded)
 	redistest.Check(t, got.kind == envelope.Failure && errors.Is(got.err, context.DeadlineExceeded), "the failure is %v", got.err)
 }
 
