@@ -20,7 +20,7 @@ func (o *Observer) waitSpan(e leasehold.Event) {
 	now := time.Now()
 	_, span := o.tracer.Start(e.Context, "leasehold acquire", trace.WithTimestamp(now.Add(-e.Duration)),
 		trace.WithAttributes(append(o.attributes(e), attrOutcome.String(e.Outcome))...))
-	if e.Outcome != leasehold.OutcomeGranted {
+	if e.Outcome != leasehold.OutcomeGranted && e.Outcome != leasehold.OutcomeComplete {
 		span.SetStatus(codes.Error, e.Outcome)
 	}
 	span.End(trace.WithTimestamp(now))

@@ -90,3 +90,14 @@ func TestSpansJoinTheRequests(t *testing.T) {
 		redistest.Check(t, !wait.StartTime().Before(began), "it starts %v before the wait", began.Sub(wait.StartTime()))
 	})
 }
+
+// A slow call for a run that was complete already is no failure, as one that got no lock is.
+func TestSpanOfACompleteRunIsNoError(t *testing.T) {
+	o, spans, _ := recorded(t)
+	for _, outcome := range []leasehold.Outcome{leasehold.OutcomeGranted, leasehold.OutcomeComplete, leasehold.OutcomeBusy} {
+		o.Observe(leasehold.Event{Kind: leasehold.EventAcquired, Outcome: outcome, Context: t.Context(), Duration: time.Second})
+	}
+	for i, want := range []codes.Code{codes.Unset, codes.Unset, codes.Error} {
+		redistest.Expect(t, spans.Ended()[i].Status().Code, want, "span %d has the status %v", i)
+	}
+}
