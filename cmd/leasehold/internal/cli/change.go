@@ -122,6 +122,7 @@ type limit struct {
 	hashed      bool
 	total       bool // the total of the family is set, not the limit of a key
 	hasTotal    bool // the family has a total, which decides what keys it has in Redis
+	insists     bool // hasTotal was said, whatever is in Redis
 	n           int  // 0 = what the processes are configured with
 }
 
@@ -162,12 +163,12 @@ was set.`,
 			if x.family == "" || (x.key == "") != x.total {
 				return usagef("set-limit: want --semaphore NAME, and --key KEY or --total")
 			}
-			insists := c.Flags().Changed("has-total")
-			if x.total && insists && !x.hasTotal {
+			x.insists = c.Flags().Changed("has-total")
+			if x.total && x.insists && !x.hasTotal {
 				return usagef("set-limit: --total is for a family with a total; --has-total=false says that it has none")
 			}
 			return a.with(c.Context(), func(rdb redis.UniversalClient) error {
-				if !insists {
+				if !x.insists {
 					if x.hasTotal, err = a.hasTotal(c.Context(), rdb, x); err != nil {
 						return err
 					}
@@ -240,8 +241,15 @@ func (a *app) limitSet(x limit, before listing.State, known bool) {
 	if x.hashed {
 		flag += " --hashed"
 	}
-	if x.hasTotal && !x.total {
+	switch {
+	case x.total:
+	case x.hasTotal:
 		flag += " --has-total"
+	case x.insists:
+		flag += " --has-total=false"
+	}
+	if a.prefix != "" {
+		flag += " --prefix " + quoted(a.prefix)
 	}
 	was, of := "what it was before could not be read", ""
 	if n := text.Configured(before); n > 0 {

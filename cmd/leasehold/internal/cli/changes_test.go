@@ -127,6 +127,23 @@ func TestSetLimitSaysTheKeyAsItIs(t *testing.T) {
 	}
 }
 
+// The command that goes back does so, also below another prefix, and where keys of two families have the name.
+func TestSetLimitSaysHowToGoBack(t *testing.T) {
+	rdb, url := mini(t)
+	for _, prefix := range []string{"", "demo"} {
+		for _, total := range []int{0, 5} {
+			s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Prefix: prefix, Limit: 1, Total: total}))(t)
+			redistest.Must(s.TryAcquire(t.Context(), "acme"))(t)
+			t.Cleanup(func() { redistest.WantErr(t, s.Close(context.Background())) })
+		}
+		for _, meant := range []string{"--has-total", "--has-total=false"} {
+			out := ok(t, url, "is 3", "set-limit", "--prefix", prefix, "--semaphore", "exports", "--key", "acme", meant, "3")
+			_, back, _ := strings.Cut(out, ": leasehold ")
+			ok(t, url, "before it was 3, set by hand", strings.Fields(back)...)
+		}
+	}
+}
+
 // A total that was set by mistake hides no permit of a family that has none.
 func TestStoredTotalOfAFamilyWithoutOne(t *testing.T) {
 	redistest.Matrix(t, func(t *testing.T, target redistest.Target) {
