@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/watch"
 	"github.com/leasehold-go/leasehold/internal/listing"
 )
@@ -200,7 +201,7 @@ func (h *hub) tell(ctx context.Context, views map[view][]chan []byte) {
 		if _, ok := details[v.chosen]; !ok && v.chosen != "" {
 			details[v.chosen] = h.detail(ctx, v.chosen)
 		}
-		text, err := json.Marshal(h.state(v, details[v.chosen]))
+		words, err := json.Marshal(h.state(v, details[v.chosen]))
 		if err != nil {
 			continue
 		}
@@ -213,7 +214,7 @@ func (h *hub) tell(ctx context.Context, views map[view][]chan []byte) {
 			case <-states:
 			default:
 			}
-			states <- text
+			states <- words
 		}
 		h.mu.Unlock()
 	}
@@ -284,7 +285,7 @@ func (h *hub) history(of listing.Resource) *history {
 	return h.past[of]
 }
 
-// familyOf is what a family has in place of a resource.
+// familyOf is what a family has in place of a resource. A lock of a quorum is in that of the mutex of its name.
 func familyOf(r listing.Resource) listing.Resource {
-	return listing.Resource{Kind: r.Kind, Family: r.Family}
+	return listing.Resource{Kind: text.Kinds[text.Kind(r.Kind)], Family: r.Family}
 }

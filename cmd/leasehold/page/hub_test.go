@@ -38,3 +38,15 @@ func TestKeyStaysKnown(t *testing.T) {
 		}
 	}
 }
+
+// A browser tells families apart by kind and name: of two that are alike it would add a card with each state.
+func TestLockOfAQuorumIsInTheFamilyOfItsName(t *testing.T) {
+	h := newHub(nil, Options{})
+	for _, kind := range []keys.Kind{keys.Mutex, keys.Quorum} {
+		h.keys.Known = append(h.keys.Known, listing.Use{Resource: listing.Of("", kind, "jobs", "nightly", false), InUse: 1})
+	}
+	h.remember()
+	all := h.families()
+	redistest.Require(t, len(all), 1, "%d families")
+	redistest.Check(t, all[0].Keys == 2 && all[0].InUse == 2 && all[0].Past[0][0] == 2, "the family: %+v", all[0])
+}
