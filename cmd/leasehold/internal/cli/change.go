@@ -232,7 +232,7 @@ func (a *app) hasTotal(ctx context.Context, rdb redis.UniversalClient, x limit) 
 
 // limitSet says what is in force now, what was before, where it is stored, and how to go back.
 func (a *app) limitSet(x limit, before listing.State, known bool) {
-	what, name, flag := "The limit of", text.Safe(x.family), "--key "+quoted(x.key)
+	what, name, flag := "The limit of", text.Safe(x.family), "--key "+text.Quoted(x.key)
 	if x.total {
 		what, flag = "The total of", "--total"
 	} else {
@@ -249,7 +249,7 @@ func (a *app) limitSet(x limit, before listing.State, known bool) {
 		flag += " --has-total=false"
 	}
 	if a.prefix != "" {
-		flag += " --prefix " + quoted(a.prefix)
+		flag += " --prefix " + text.Quoted(a.prefix)
 	}
 	was, of := "what it was before could not be read", ""
 	if n := text.Configured(before); n > 0 {
@@ -275,19 +275,5 @@ func (a *app) limitSet(x limit, before listing.State, known bool) {
 	if known && of == "" {
 		fmt.Fprintln(a.out, "Nothing is held or waited for, so that the configured figure is not known here.")
 	}
-	fmt.Fprintf(a.out, "To go back to the configured figure%s: leasehold set-limit --semaphore %s %s 0\n", of, quoted(x.family), flag)
-}
-
-var plain = regexp.MustCompile(`^[-_./:@0-9A-Za-z]+$`)
-
-// quoted is a name as a shell takes it.
-func quoted(name string) string {
-	if plain.MatchString(name) {
-		return name
-	}
-	safe := text.Safe(name)
-	if strings.ReplaceAll(name, `\`, `\\`) == safe {
-		return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
-	}
-	return "$'" + strings.ReplaceAll(safe, "'", `\'`) + "'" // bash and zsh read the escapes
+	fmt.Fprintf(a.out, "To go back to the configured figure%s: leasehold set-limit --semaphore %s %s 0\n", of, text.Quoted(x.family), flag)
 }

@@ -241,3 +241,16 @@ func TestLeaseThatMayBeIdleIsMarked(t *testing.T) {
 	out = ok(t, url, "1h00m", "show", "--mutex", "busy", "--key", "a")
 	redistest.Check(t, !strings.Contains(out, "!") && !strings.Contains(out, "usually"), "a lease that is kept is said to hang, or its time to be usual:\n%s", out)
 }
+
+// A run that got no lock says how to find its holder, whatever its key, and below another prefix.
+func TestConflictSaysHowToFindTheHolder(t *testing.T) {
+	rdb, url := mini(t)
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: "jobs", Prefix: "demo"}))(t)
+	for key, quoted := range map[string]string{"a b": "'a b'", "\x1b'": `$'\x1b\''`} {
+		defer redistest.Must(m.TryLock(t.Context(), key))(t).Unlock()
+		_, err := do(t, url, "run", "--prefix", "demo", "--mutex", "jobs", "--key", key, "--wait", "0", "--", "true")
+		redistest.CheckNow(t, err != nil, "%q is not taken", key)
+		said, want := message(err, nil), "leasehold show --prefix demo --mutex jobs --key "+quoted+" names its holder"
+		redistest.Check(t, strings.HasSuffix(said, want), "it says %q; want %q", said, want)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
 )
 
 const (
@@ -160,8 +161,11 @@ func refused(err error, o Options) error {
 		if o.Quorum {
 			show += " --redis URL" // of any of the servers
 		}
-		return failed(CodeConflict, fmt.Errorf("%s %s/%s was not free in time, and the program did not run: %s; leasehold %s --%[1]s %[2]s --key %[3]s names its holder",
-			kind, o.Mutex+o.Semaphore, o.Key, why, show))
+		if o.Prefix != "" {
+			show += " --prefix " + text.Quoted(o.Prefix)
+		}
+		return failed(CodeConflict, fmt.Errorf("%s %s/%s was not free in time, and the program did not run: %s; leasehold %s --%[1]s %[6]s --key %[7]s names its holder",
+			kind, text.Safe(o.Mutex+o.Semaphore), text.Safe(o.Key), why, show, text.Quoted(o.Mutex+o.Semaphore), text.Quoted(o.Key)))
 	case errors.Is(err, context.Canceled): // the wait is over, and only Redis can say that another one has the lease
 		return failed(CodeUnreachable, errSilent)
 	case errors.Is(err, leasehold.ErrUnavailable):

@@ -4,6 +4,7 @@ package text
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -39,6 +40,20 @@ func Safe(s string) string {
 		i += n
 	}
 	return b.String()
+}
+
+var plain = regexp.MustCompile(`^[-_./:@0-9A-Za-z]+$`)
+
+// Quoted is a name as a shell takes it.
+func Quoted(name string) string {
+	if plain.MatchString(name) {
+		return name
+	}
+	safe := Safe(name)
+	if strings.ReplaceAll(name, `\`, `\\`) == safe {
+		return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+	}
+	return "$'" + strings.ReplaceAll(safe, "'", `\'`) + "'" // bash and zsh read the escapes
 }
 
 // Prose is a message that may hold words of somebody else's choosing. Its lines stay. A line without anything that
