@@ -254,3 +254,10 @@ func TestConflictSaysHowToFindTheHolder(t *testing.T) {
 		redistest.Check(t, strings.HasSuffix(said, want), "it says %q; want %q", said, want)
 	}
 }
+
+// A key that could not be read may have a lease that hangs: a search for one must not leave it out.
+func TestKeyThatCannotBeReadMayHang(t *testing.T) {
+	rdb, url := mini(t)
+	redistest.WantErr(t, rdb.Set(t.Context(), "leasehold:mtx:{jobs:backup}:holders", "of another type", 0).Err())
+	ok(t, url, "backup…?…WRONGTYPE", "ls", "--held-longer", "5m")
+}

@@ -77,7 +77,7 @@ error. A name that is no UTF-8 is also given as family_base64 or key_base64.`,
 				}
 				usual := listing.Usual(uses)
 				uses = slices.DeleteFunc(uses, func(u listing.Use) bool {
-					return u.Idle() && !all || kind != "" && text.Kind(u.Kind) != kind || family != "" && u.Family != family || longer > 0 && u.HeldFor <= longer ||
+					return u.Idle() && !all || kind != "" && text.Kind(u.Kind) != kind || family != "" && u.Family != family || longer > 0 && u.HeldFor <= longer && u.Err == nil ||
 						!text.Matches(u.Resource, strings.Join(args, ""))
 				})
 				listing.SortUses(uses, order)
