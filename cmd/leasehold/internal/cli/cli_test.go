@@ -261,3 +261,11 @@ func TestKeyThatCannotBeReadMayHang(t *testing.T) {
 	redistest.WantErr(t, rdb.Set(t.Context(), "leasehold:mtx:{jobs:backup}:holders", "of another type", 0).Err())
 	ok(t, url, "backup…?…WRONGTYPE", "ls", "--held-longer", "5m")
 }
+
+// Nothing can be below such a prefix: that is a mistake in the arguments, of each command.
+func TestPrefixThatNoConfigHasIsRefused(t *testing.T) {
+	_, url := mini(t)
+	for _, command := range []string{"demo", "ls"} {
+		refused(t, url, "no braces", command, "--prefix", "{x}")
+	}
+}

@@ -26,6 +26,7 @@ import (
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/connect"
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/run"
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/text"
+	"github.com/leasehold-go/leasehold/internal/keys"
 )
 
 type app struct {
@@ -73,6 +74,9 @@ func usage(err error) error { return &run.Error{Code: run.CodeUsage, Err: err} }
 func usagef(format string, args ...any) error { return usage(fmt.Errorf(format, args...)) }
 
 func (a *app) dial(ctx context.Context) (redis.UniversalClient, error) {
+	if err := errors.Join(keys.Family{Prefix: a.prefix, Name: "any"}.Check()...); err != nil {
+		return nil, usage(err)
+	}
 	rdb, err := a.connect.Client(ctx)
 	if errors.Is(err, connect.ErrUsage) {
 		return nil, usage(err)
