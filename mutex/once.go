@@ -57,7 +57,10 @@ type run struct {
 	fn        func(ctx context.Context, token uint64) error
 }
 
-var errForgotten = errors.New("no answer came within keep, so it is not known whether the slot was completed")
+var (
+	errForgotten = errors.New("no answer came within keep, so it is not known whether the slot was completed")
+	errMinority  = errors.New("the slot may be complete all the same, as a server that still had the lock says")
+)
 
 func (m *Mutex) once(ctx context.Context, op string, r run, wait bool) (ran bool, err error) {
 	once, err := m.slot(r)
@@ -90,12 +93,16 @@ func (m *Mutex) once(ctx context.Context, op string, r run, wait bool) (ran bool
 	defer func() {
 		switch {
 		case succeeded:
-			began := time.Now()
+			began, held := time.Now(), l.Ended() == nil
 			err = l.Complete(op)
-			if errors.Is(err, leasehold.ErrLost) && time.Since(began) >= r.keep {
+			switch lost := errors.Is(err, leasehold.ErrLost); {
+			case lost && time.Since(began) >= r.keep:
 				// A copy of the leave may have completed the slot. What it stored, by which the
 				// next copy knows it, is forgotten by now.
 				err = m.manager.Reject(op, r.key, leasehold.ErrUnavailable, errForgotten)
+			case lost && held && m.quorum != nil:
+				// A look believes any server, so also one that still had the lock and stores the completion.
+				err = errors.Join(err, m.manager.Reject(op, r.key, leasehold.ErrUnavailable, errMinority))
 			}
 		case ran: // also after a panic or Goexit
 			ended := l.Ended()

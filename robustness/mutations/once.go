@@ -20,6 +20,8 @@ var once = []mutation{
 		"min(within, cmp.Or(m.maxWait, within)), lookTries", "cmp.Or(within, m.maxWait), lookTries"),
 	cutOnServers("once: a short absence of a majority ends no look", "mutex/once.go", quorumTests, "TestDoOnceOutlasts",
 		"time.Since(began) > tries ||", "time.Since(began) >= 0 ||"),
+	cut("once: a completion by a minority is told", "mutex/once.go", quorumTests, "TestRunThatAMinority", "lost && held && m.quorum != nil", "lost && held && false"),
+	cut("once: a run that fails after Close", "mutex/once.go", lockTests, "Slot", "errors.Is(ended, leasehold.ErrClosed) {", "false {"),
 	cut("once: a failed run leaves the slot open", "mutex/once.go", lockTests, "Slot",
 		"succeeded = err == nil", "succeeded = true"),
 	cut("once: Close leaves the slot open", "internal/lease/release.go", lockTests, "Slot",
