@@ -3,6 +3,7 @@ package run
 import (
 	"bytes"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,6 +116,15 @@ func byDescent() bool {
 func isStopped(pid int) bool {
 	p, ok := readProcess(pid)
 	return ok && p.state == 'T'
+}
+
+// stopSelf stops this process until the shell, or the guard, lets it go on. The signal goes to this thread, which
+// takes it before it returns from the call. It does not wait to hear of the SIGCONT: a Ctrl-Z that follows before
+// this process runs again takes a SIGCONT away that nobody has heard yet.
+func stopSelf() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP)
 }
 
 // isOrphaned reports whether no shell can let a stopped process of the group go on: no

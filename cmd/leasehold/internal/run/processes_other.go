@@ -3,6 +3,7 @@
 package run
 
 import (
+	"os"
 	"os/signal"
 	"syscall"
 
@@ -42,4 +43,15 @@ func initiallyIgnored() map[syscall.Signal]bool {
 		ignored[sig] = signal.Ignored(sig)
 	}
 	return ignored
+}
+
+// stopSelf stops this process until the shell, or the guard, lets it go on.
+func stopSelf() {
+	// The signal may be delivered to another thread: this one goes on for a moment,
+	// and must not take that for the end of the stop.
+	goesOn := make(chan os.Signal, 1)
+	signal.Notify(goesOn, unix.SIGCONT)
+	defer signal.Stop(goesOn)
+	_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
+	<-goesOn
 }

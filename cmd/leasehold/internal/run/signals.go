@@ -210,17 +210,6 @@ func (t *terminal) give(group int) {
 	_ = unix.IoctlSetPointerInt(t.fd(), unix.TIOCSPGRP, group)
 }
 
-// stopSelf stops this process until the shell, or the guard, lets it go on.
-func stopSelf() {
-	// The signal may be delivered to another thread: this one goes on for a moment,
-	// and must not take that for the end of the stop.
-	goesOn := make(chan os.Signal, 1)
-	signal.Notify(goesOn, unix.SIGCONT)
-	defer signal.Stop(goesOn)
-	_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
-	<-goesOn
-}
-
 // restore puts the terminal back as it was. It takes the foreground only from a group of the
 // program's that has ended, never from a living one: that may be the shell. A program that
 // was killed may have left the terminal raw.
