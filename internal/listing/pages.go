@@ -90,7 +90,10 @@ func (l *Lister) Find(ctx context.Context, r Resource, id string, parts ...strin
 				return "", err
 			}
 			for i := 0; i < len(some); i += 2 {
-				entry, _, _ := strings.Cut(some[i], " ") // a token follows in the entry of an invalidated load
+				entry := some[i]
+				if !r.HasTotal { // whose tenants may have spaces; a token follows in the entry of an invalidated load
+					entry, _, _ = strings.Cut(entry, " ")
+				}
 				if m, ok := parseMember(entry, r.HasTotal); ok && m.id == id && !r.another(m) {
 					return m.first, nil
 				}

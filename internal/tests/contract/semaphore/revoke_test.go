@@ -88,6 +88,22 @@ func TestRevokeErrors(t *testing.T) {
 	})
 }
 
+// A key may have bytes that also stand between the words of an entry in Redis.
+func TestRevokeOfAKeyThatLooksLikeAnEntry(t *testing.T) {
+	plainAndTotal(t, 1, func(f *fixture, settings ...func(*semaphore.Config)) {
+		s, _ := f.open(append(settings, limit(1))...)
+		for _, key := range []string{"one two", " ", "a+2", "a.1.2", "a:b", "*", "[a]\\"} {
+			l := f.take(s, key, 1)
+			w := f.start(s, key, 1)
+			redistest.Eventually(f, "the waiter in line", func() bool { return f.inspect(s, key).Waiting == 1 })
+			redistest.NoError(f, s.Revoke(f.Context(), key, f.inspect(s, key).Waiters[0].ID, "a waiter"))
+			wantRevoked(f, w.Failed(), "a waiter")
+			redistest.NoError(f, s.Revoke(f.Context(), key, l.ID(), "a holder"))
+			wantRevoked(f, l.Release(), "a holder")
+		}
+	})
+}
+
 // A Revoke without an answer does not say that the lease is gone: it may be held.
 func TestRevokeWithoutAnAnswerIsNoSuccess(t *testing.T) {
 	bubble(t, func(f *fixture) {
