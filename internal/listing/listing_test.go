@@ -232,6 +232,18 @@ func TestTenantsOfAFamilyWithATotalAreListed(t *testing.T) {
 		redistest.Check(t, u.Resource == asked[1] && u.InUse == 0 && u.Waiting == 0 && u.Err == nil, "an idle tenant is %+v", u)
 		u = find(t, some, keys.Semaphore, "c")
 		redistest.Check(t, u.InUse == 1 && u.Waiting == 1, "a busy tenant is %+v", u)
+		// Of a tenant that only waits its requests tell what is not stored.
+		rdb.ZAdd(ctx, base+"queue", redis.Z{Score: float64(now.UnixMicro()), Member: member("waits", 4, 1)})
+		rdb.ZAdd(ctx, base+"alive", redis.Z{Score: float64(now.Add(time.Minute).UnixMilli()), Member: member("waits", 4, 1)})
+		state := func() listing.State {
+			return redistest.Must(l.State(ctx, listing.Of(prefix, keys.Semaphore, "n", "waits", true), listing.Bounds{}))(t)
+		}
+		s = state()
+		redistest.Check(t, s.Limit == 5 && s.Total == 3 && !s.Stored, "with a stored total: %+v", s)
+		rdb.HDel(ctx, base+"limits", "")
+		rdb.HSet(ctx, base+"limits", "waits", 2)
+		s = state()
+		redistest.Check(t, s.Limit == 2 && s.Total == 40 && s.Stored, "with a stored limit: %+v", s)
 		rdb.Set(ctx, prefix+":sem:{wrong}:holders", "text", 0)
 		some, err = l.Uses(ctx, []listing.Resource{listing.Of(prefix, keys.Semaphore, "wrong", "idle", true)})
 		redistest.Check(t, err == nil && len(some) == 2 && some[0].Err != nil && some[1].Err != nil,

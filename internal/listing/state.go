@@ -315,10 +315,8 @@ func (s *State) waiters(living []redis.Z) {
 			WaitingFor: waitingFor(s.At, z.Score),
 		}})
 		if s.Configured == 0 {
-			s.Configured, s.ConfiguredTotal = m.limit, m.total
-		}
-		if s.Limit == 0 && s.Total == 0 {
 			s.asked(m)
+			s.Configured, s.ConfiguredTotal = m.limit, m.total
 		}
 	}
 }
