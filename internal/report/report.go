@@ -180,7 +180,7 @@ func (r *Reporter) RoundTrip(ttl, took time.Duration) {
 
 // Reached notes whether the server that has a Redis key could be reached; err is the outcome
 // of a call, and Node of servers names the server of a key. The first call that could not reach
-// it is an event, and so is the first later call that could.
+// it is an event, and so is the first later call that it answers.
 func (r *Reporter) Reached(servers interface{ Node(key string) string }, key string, err error) {
 	if r == nil || (err == nil && r.awayNow.Load() == 0) {
 		return
@@ -196,7 +196,7 @@ func (r *Reporter) Reached(servers interface{ Node(key string) string }, key str
 			r.Tell(leasehold.Event{Kind: leasehold.EventUnavailable})
 			r.Log(slog.LevelWarn, "Redis is out of reach; calls wait or fail until it answers; check the server and the network")
 		}
-	case err == nil:
+	case call.HasAnswer(err):
 		for other, had := range r.away {
 			// After a failover the key is on a server with another name.
 			if servers.Node(had) == name {
