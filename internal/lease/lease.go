@@ -243,6 +243,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	const op = "extend"
 	a := l.a
 	m := a.m
+	defer m.events.Observed()
 	if ttl = min(ttl, maxTTL); ttl < MinTTL {
 		return m.fail(op, a.res.Label(), keys.Invalid("ttl is %v; want at least %v", ttl, MinTTL))
 	}

@@ -206,6 +206,31 @@ func TestLongestMaxHoldAndExtend(t *testing.T) {
 	})
 }
 
+// late is an Observer that takes some time.
+type late struct{ harness.Told }
+
+func (l *late) Observe(e leasehold.Event) {
+	time.Sleep(10 * time.Millisecond)
+	l.Told.Observe(e)
+}
+
+// The Observer knows of a renewal by Extend once that has returned, as of any other call.
+func TestExtendReturnsOnceTheObserverKnows(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		for _, local := range []time.Duration{0, time.Second} {
+			told := new(late)
+			s, _ := f.open(observer(told), func(c *semaphore.Config) { c.LocalFor = local })
+			l := redistest.Must(s.Acquire(f.Context(), "k"))(f)
+			redistest.NoError(f, l.Extend(f.Context(), time.Minute))
+			redistest.Expect(f, told.Count(leasehold.EventRenewed, leasehold.OutcomeOK), 1, "the Observer knows of %d renewals")
+			f.RDB.Del(f.Context(), f.Part("k", "holders"))
+			redistest.WantErr(f, l.Extend(f.Context(), time.Minute), leasehold.ErrLost)
+			redistest.Expect(f, told.Count(leasehold.EventLeaseEnded, leasehold.OutcomeLost), 1, "the Observer knows of %d lost leases")
+			redistest.WantErr(f, l.Release(), leasehold.ErrLost)
+		}
+	})
+}
+
 // A ctx whose methods panic, or that does not say why, as it ends ends the Context, and no process.
 func TestCtxThatBreaksAsItEnds(t *testing.T) {
 	bubble(t, func(f *fixture) {
