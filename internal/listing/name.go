@@ -41,14 +41,6 @@ func (r Resource) one() Resource {
 	return r
 }
 
-// Name returns family and key as errors and logs show them, escaped.
-func (r Resource) Name() string {
-	if r.Whole || r.HasTotal && r.Key == "" {
-		return keys.Escape(r.Family)
-	}
-	return keys.Escape(r.Family) + "/" + keys.Escape(r.Key)
-}
-
 // Of returns a resource, which need not exist. With total, key is that of a tenant, or "" for
 // the family.
 func Of(prefix string, kind keys.Kind, family, key string, total bool) Resource {

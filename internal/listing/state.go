@@ -3,7 +3,6 @@ package listing
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -88,9 +87,6 @@ func (l *Lister) State(ctx context.Context, r Resource, bounds Bounds) (State, e
 		err = l.guard(ctx, &s)
 	} else if err = l.leases(ctx, &s, most); err == nil && r.Kind == keys.Flight && !r.Whole {
 		err = l.cached(ctx, &s)
-	}
-	if err != nil && err != ErrTooMany {
-		err = fmt.Errorf("%s: %w", r.Name(), err)
 	}
 	return s, err
 }

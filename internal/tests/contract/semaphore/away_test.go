@@ -3,6 +3,7 @@ package semaphore
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,6 +57,24 @@ func TestRedisIsAway(t *testing.T) {
 		wire.Heal()
 		time.Sleep(time.Second)
 		release(f, f.take(s, "k", 1))
+	})
+}
+
+// What an Inspect of one key was told of an outage is told to callers of others without its name.
+func TestOutageNamesNoOtherKey(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		s, wire := f.open()
+		release(f, f.take(s, "k", 1))
+		wire.Fail(func(name string) error {
+			if name == "time" {
+				return nil // the server goes away after that
+			}
+			return harness.ErrRefused
+		})
+		redistest.WantErr(f, redistest.ErrorOf(s.Inspect(f.Context(), "alice")), leasehold.ErrUnavailable, harness.ErrRefused)
+		err := redistest.ErrorOf(s.TryAcquire(f.Context(), "k"))
+		redistest.WantErr(f, err, leasehold.ErrUnavailable, harness.ErrRefused)
+		redistest.Check(f, !strings.Contains(err.Error(), "alice"), "the error of k names another key: %v", err)
 	})
 }
 
