@@ -197,6 +197,7 @@ func (a *attendant) pass(sig syscall.Signal) {
 // paused stops the tool as the program was stopped, so that the shell has the terminal. Then no renewal runs, and
 // the guard ends the program at its deadline. SIGSTOP is meant for the program alone.
 func (a *attendant) paused(by syscall.Signal) {
+	a.listener.took(by)
 	if a.term == nil || by == unix.SIGSTOP {
 		return
 	}

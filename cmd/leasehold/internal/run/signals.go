@@ -149,6 +149,14 @@ func (l *listener) toToolAlone(sig syscall.Signal, at time.Time) bool {
 	}
 }
 
+// took notes that a signal has stopped the program. A listener that has had no time yet to say that it heard the
+// same Ctrl-Z must not have it passed on to a program that goes on meanwhile.
+func (l *listener) took(sig syscall.Signal) {
+	if l != nil {
+		l.note(func() { l.heard[sig] = time.Now() })
+	}
+}
+
 // stoodStill takes the time since from, while this process was stopped, out of the account: a
 // signal that the listener heard before may have come to this process's notice only now.
 func (l *listener) stoodStill(from time.Time) {

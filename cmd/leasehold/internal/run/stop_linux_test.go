@@ -5,7 +5,9 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,4 +33,14 @@ func TestStopIsOverAlthoughTheNextOneComesAtOnce(t *testing.T) {
 		redistest.WantErr(t, unix.Kill(pid, unix.SIGTSTP))
 		c.Expect("goes on")
 	}
+}
+
+// A Ctrl-Z that has stopped the program is not passed on to it once more, also if the listener says nothing in time.
+func TestCtrlZThatTheProgramTookIsNotPassedOn(t *testing.T) {
+	a := &attendant{listener: &listener{heard: map[syscall.Signal]time.Time{}, news: make(chan struct{})}}
+	at := time.Now()
+	redistest.Check(t, a.listener.toToolAlone(unix.SIGTSTP, at), "the tool alone has heard of it so far")
+	a.paused(unix.SIGTSTP)
+	redistest.Check(t, !a.listener.toToolAlone(unix.SIGTSTP, at), "it has stopped the program")
+	redistest.Check(t, a.listener.toToolAlone(unix.SIGTSTP, time.Now().Add(time.Second)), "the next one has not")
 }
