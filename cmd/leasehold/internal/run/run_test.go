@@ -18,7 +18,12 @@ import (
 	"github.com/leasehold-go/leasehold/mutex"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == listenerCommand {
+		os.Exit(1) // a signal ends it before it is ready
+	}
+	redistest.Main(m)
+}
 
 // A tool that is not to wait takes no answer for no "busy": it asks again.
 func TestNoAnswerIsNotBusy(t *testing.T) {
@@ -103,4 +108,13 @@ func TestGuardLearnsTheDeadlineOnceItIsReady(t *testing.T) {
 	redistest.Check(t, what == "signal" && number == int(syscall.SIGUSR1), "then %s %d", what, number)
 	k.answers <- answer{what: "exit"}
 	redistest.WantErr(t, <-over)
+}
+
+// Ctrl-C, or a hang-up, ends the listener before it is ready: the tool goes on, and can be ended.
+func TestListenerEndsBeforeItIsReady(t *testing.T) {
+	started := make(chan *listener, 1)
+	go func() { started <- redistest.Must(startListener())(t) }()
+	l := redistest.Get(t, "the listener", started)
+	redistest.Check(t, l.toToolAlone(syscall.SIGINT, time.Now()), "what it did not hear has gone to the tool alone")
+	l.end()
 }

@@ -89,9 +89,8 @@ func startListener() (*listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer in.Close()
-	defer out.Close()
 	p, err := startSelf([]string{listenerCommand}, &os.ProcAttr{Dir: "/", Env: []string{}, Files: []*os.File{in, out}})
+	_, _ = in.Close(), out.Close() // a signal may end the listener before it is ready: then nothing else has its end
 	if err != nil {
 		return nil, err
 	}
