@@ -91,7 +91,7 @@ func (l *Lister) Find(ctx context.Context, r Resource, id string, parts ...strin
 			}
 			for i := 0; i < len(some); i += 2 {
 				entry := some[i]
-				if !r.HasTotal { // whose tenants may have spaces; a token follows in the entry of an invalidated load
+				if !r.HasTotal { // a tenant may have spaces; in the entry of an invalidated load a token follows
 					entry, _, _ = strings.Cut(entry, " ")
 				}
 				if m, ok := parseMember(entry, r.HasTotal); ok && m.id == id && !r.another(m) {

@@ -286,7 +286,6 @@ func (s *State) holders(held []redis.Z) {
 		}})
 		if ends > latest {
 			s.asked(m)
-			s.Configured, s.ConfiguredTotal = m.limit, m.total
 			latest = ends
 		}
 	}
@@ -312,13 +311,13 @@ func (s *State) waiters(living []redis.Z) {
 		}})
 		if s.Configured == 0 {
 			s.asked(m)
-			s.Configured, s.ConfiguredTotal = m.limit, m.total
 		}
 	}
 }
 
-// asked takes limit and total from a request, if none are stored.
+// asked takes limit and total from a request. What is stored stays in force.
 func (s *State) asked(m member) {
+	s.Configured, s.ConfiguredTotal = m.limit, m.total
 	if !s.Stored && !s.fenced() && (!s.HasTotal || s.Key != "") {
 		s.Limit = m.limit
 	}

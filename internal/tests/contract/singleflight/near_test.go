@@ -232,7 +232,7 @@ func TestNearDroppedCopyDoesNotComeBackInAnOutage(t *testing.T) {
 	})
 }
 
-// A caller whose ctx ends while its codec decodes a copy leaves the copy to the others.
+// A caller that leaves while its codec decodes a copy does not take the copy from the others.
 func TestNearCopyOutlivesACallerThatLeaves(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		codec := &jsonCodec{}
