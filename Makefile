@@ -2,8 +2,9 @@
 
 GO ?= go
 
-# Each module is tested on the versions of its own go.mod.
-export GOWORK = off
+# Each module is tested on the versions of its own go.mod. .ci/run has a workspace in which they all have these.
+GOWORK ?= off
+export GOWORK
 
 # More flags for make test, such as GOTESTFLAGS='-v -run TestName'.
 GOTESTFLAGS ?=
