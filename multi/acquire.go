@@ -119,6 +119,9 @@ type taking struct {
 	broken atomic.Bool // a method of ctx ended the goroutine of an attempt
 }
 
+// waits says that the call is an Acquire. A try of it that has no answer ends as a wait would.
+func (t *taking) waits() bool { return t.op == "acquire" }
+
 var errBroken = errors.New("a method of ctx ended its goroutine")
 
 // attempt takes an item for the call, or waits for it, on a goroutine of its own. If a method of
@@ -133,6 +136,7 @@ func (t *taking) attempt(got *answer, one *taken, wait bool, seat *call.Seat, on
 	}()
 	a := one.part.Attempt
 	a.Op, a.Wait, a.Seat, a.Quiet = t.op, wait, seat, true
+	a.Bounded = t.waits()
 	a.OnWait = func() { one.wait = true; onWait() }
 	one.lease, one.began = new(lease.Lease), time.Now()
 	_, got.err = one.part.Manager.Acquire(t.ctx, a, one.lease)
@@ -200,7 +204,7 @@ func (t *taking) keep(all []answer) (refused bool, err error) {
 	for i, a := range all {
 		errs[i] = a.err
 	}
-	held, ends := judge(t.op == "acquire", errs)
+	held, ends := judge(t.waits(), errs)
 	for _, a := range all[:held] {
 		t.held, t.left = append(t.held, a.of), t.left[1:]
 		a.of.lease.CancelAtEnd(t.ctx, t.cancel)

@@ -1,0 +1,45 @@
+package multi
+
+import (
+	"testing"
+	"time"
+
+	"github.com/leasehold-go/leasehold"
+	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/multi"
+	"github.com/leasehold-go/leasehold/mutex"
+)
+
+// apart opens two processes, so that the way of the second to its server can fail while that of the first works. Both
+// know their server.
+func (f *fixture) apart(mod ...func(*mutex.Config)) (well, sick *process) {
+	f.Helper()
+	well, sick = f.open(mod...), f.open(mod...)
+	sick.wire.Patience = 5 * time.Second
+	for _, p := range []*process{well, sick} {
+		f.release(p.take(p.lockItems("w")...))
+	}
+	return well, sick
+}
+
+// The try of an item whose server hangs takes no longer than a wait for it, and holds up nobody who waits for another item.
+func TestMaxWaitBoundsTries(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		const maxWait = time.Second
+		well, sick := f.apart(func(c *mutex.Config) { c.MaxWait = maxWait })
+		for what, want := range map[string]error{"free": leasehold.ErrUnavailable, "held": leasehold.ErrBusy} {
+			first := func() error { return nil }
+			if what == "held" {
+				first = f.open().takeLock("a").Unlock
+			}
+			sick.wire.Stall()
+			began := time.Now()
+			_, err := multi.Acquire(f.Context(), multi.Lock(well.locks, "a"), multi.Lock(sick.locks, "b"))
+			redistest.WantErr(f, err, want)
+			redistest.AtMost(f, time.Since(began), maxWait+100*time.Millisecond, "the first is "+what+": the call took %v")
+			sick.wire.Heal()
+			redistest.NoError(f, first())
+			f.wantFree("a", "b")
+		}
+	})
+}
