@@ -143,7 +143,8 @@ func (t *taking) attempt(got *answer, one *taken, wait bool, seat *call.Seat, on
 }
 
 // wait waits for the next item. In the same round trip it tries the items behind that, unless it
-// is to wait alone. It says whether the next wait is to be alone, because the item was refused.
+// is to wait alone, or the item's server is known to be away: what the tries got would be held
+// until the enter is given up. It says whether the next wait is to be alone, because the item was refused.
 //
 // While the next item is queued for, nothing behind it may be held: another caller may wait for
 // that while it holds the next one. So what the tries got goes back. That also breaks no order
@@ -151,7 +152,8 @@ func (t *taking) attempt(got *answer, one *taken, wait bool, seat *call.Seat, on
 func (t *taking) wait(alone bool) (refused bool, err error) {
 	next := t.left[0]
 	behind := t.left[1:]
-	if alone || next.part.Manager.Waits(next.part.Attempt.Key) != nil {
+	m := next.part.Manager
+	if alone || m.Waits(next.part.Attempt.Key) != nil || m.Client().Away(next.name) {
 		behind = nil
 	}
 	seats := []*call.Seat{nil}

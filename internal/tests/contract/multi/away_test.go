@@ -1,11 +1,13 @@
 package multi
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/redistest"
+	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/multi"
 	"github.com/leasehold-go/leasehold/mutex"
 )
@@ -41,5 +43,23 @@ func TestMaxWaitBoundsTries(t *testing.T) {
 			redistest.NoError(f, first())
 			f.wantFree("a", "b")
 		}
+	})
+}
+
+// While a call waits for an item whose server is known to be away, it takes nothing of a server that works.
+func TestNothingIsTriedBehindAServerThatIsAway(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		well, sick := f.apart()
+		sick.wire.GoAway(func() { _, _ = sick.locks.TryLock(f.Context(), "w") })
+		ctx, leave := context.WithTimeout(f.Context(), time.Second)
+		defer leave()
+		w := harness.Begin(f, func() error {
+			return redistest.ErrorOf(multi.Acquire(ctx, multi.Lock(sick.locks, "a"), multi.Lock(well.locks, "b")))
+		})
+		time.Sleep(100 * time.Millisecond)
+		redistest.NoError(f, well.takeLock("b").Unlock())
+		redistest.WantErr(f, w.Failed(), leasehold.ErrUnavailable)
+		sick.wire.Heal()
+		f.wantFree("a", "b")
 	})
 }
