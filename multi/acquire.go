@@ -222,7 +222,8 @@ func (t *taking) keep(all []answer) (refused bool, err error) {
 // judge says what becomes of the outcomes of items in their order: how many of the first ones are
 // held, and which outcome ends the call; -1: none. An error other than "busy" ends it, wherever its
 // item stands. "Busy" ends it if the item was waited for, which is the first one, or if nothing is
-// waited for.
+// waited for. So does an answer that passes by itself, such as that a slot is moving: a try is given up
+// within milliseconds, and a wait is not.
 func judge(waits bool, errs []error) (held, ends int) {
 	held, ends = len(errs), -1
 	for i, err := range errs {
@@ -230,7 +231,7 @@ func judge(waits bool, errs []error) (held, ends int) {
 			continue
 		}
 		held = min(held, i)
-		busy := errors.Is(err, leasehold.ErrBusy)
+		busy := errors.Is(err, leasehold.ErrBusy) || call.HasAnswer(err) && call.Classify(err) == call.NotNow
 		if ends < 0 && (i == 0 || !waits || !busy) || ends >= 0 && !busy && errors.Is(errs[ends], leasehold.ErrBusy) {
 			ends = i
 		}

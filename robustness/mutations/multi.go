@@ -26,6 +26,8 @@ var several = []mutation{
 		"m.Waits(next.part.Attempt.Key) != nil || ", ""),
 	cut("multi: nothing is tried behind a server that is away", "multi/acquire.go", multiTests, "BehindAServer",
 		" || m.Client().Away(next.name)", ""),
+	cut("multi: a try outlasts what passes", "multi/acquire.go", multiTests, "TestTriesOutlast",
+		" || call.HasAnswer(err) && call.Classify(err) == call.NotNow", ""),
 	cut("multi: a TryAcquire beside a waiter that Redis does not answer is not busy", "internal/lease/group.go", multiTests, "KnownQueue",
 		" && !g.asking.Silent(m.now())", ""),
 	cut("multi: an item that was refused is waited for alone", "multi/acquire.go", multiTests, "Refused",

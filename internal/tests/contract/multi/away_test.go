@@ -63,3 +63,22 @@ func TestNothingIsTriedBehindAServerThatIsAway(t *testing.T) {
 		f.wantFree("a", "b")
 	})
 }
+
+type answered string
+
+func (e answered) Error() string { return string(e) }
+func (answered) RedisError()     {}
+
+// While the slot of an item moves, or its server starts, a call waits for it as a wait for that item alone would.
+func TestTriesOutlastWhatPasses(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		well, sick := f.apart()
+		sick.wire.FailWith(answered("TRYAGAIN Multiple keys request during rehashing of slot"), "enter")
+		time.AfterFunc(time.Second, sick.wire.Heal)
+		items := []multi.Item{multi.Lock(well.locks, "a"), multi.Lock(sick.locks, "b")}
+		redistest.WantErr(f, redistest.ErrorOf(multi.TryAcquire(f.Context(), items...)), leasehold.ErrUnavailable, redistest.Says("/b"))
+		f.wantFree("a")
+		f.release(redistest.Must(multi.Acquire(f.Context(), items...))(f))
+		f.wantFree("a", "b")
+	})
+}
