@@ -147,7 +147,8 @@ func (c *Call) take(by *link, now time.Time) bool {
 
 // Pending reports whether a call that Start sends must not be repeated yet, and if so, when to look again: while the
 // call is in the queue, and until its answer is late. That is twice the average time of a round trip after it was sent,
-// but not before patience is over, and at most after longest. now is the present time.
+// but not before patience is over, and at most after longest. now is the present time. Once the answer is late, a Cluster
+// is asked for its topology: if the server hangs, a replica may have taken over, long before the client gives up the read.
 func (c *Call) Pending(now time.Time, patience, longest time.Duration) (until time.Time, pending bool) {
 	switch c.state.Load() {
 	case unsentCall:
@@ -156,11 +157,15 @@ func (c *Call) Pending(now time.Time, patience, longest time.Duration) (until ti
 		return now, false
 	}
 	var late time.Duration
-	if q := c.queue.Load(); q != nil {
+	q := c.queue.Load()
+	if q != nil {
 		late = q.late()
 	}
 	until = c.Sent.Add(max(patience, min(longest, late)))
-	return until, until.After(now)
+	if pending = until.After(now); !pending && q != nil && q.server.link.cluster != nil {
+		go q.server.link.Notice(context.DeadlineExceeded) // not here: the caller has a lock
+	}
+	return until, pending
 }
 
 // Do sends a call, alone or in a pipeline with calls of other goroutines, and returns its

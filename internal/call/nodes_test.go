@@ -19,6 +19,7 @@ import (
 type nodes struct {
 	*redis.ClusterClient
 	away  atomic.Bool // no connection can be made
+	moved atomic.Bool // the second has all slots
 	mu    sync.Mutex
 	conns map[string][]net.Conn // by the server's address
 }
@@ -40,9 +41,13 @@ func newNodes(t *testing.T) *nodes {
 			if n.away.Load() {
 				return nil, errRefused
 			}
+			upper := hangs
+			if n.moved.Load() {
+				upper = works
+			}
 			return []redis.ClusterSlot{
 				{Start: 0, End: 8191, Nodes: []redis.ClusterNode{{Addr: works}}},
-				{Start: 8192, End: 16383, Nodes: []redis.ClusterNode{{Addr: hangs}}},
+				{Start: 8192, End: 16383, Nodes: []redis.ClusterNode{{Addr: upper}}},
 			}, nil
 		},
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -127,5 +132,35 @@ func TestFirstCallsToTwoServers(t *testing.T) {
 			})
 		}
 		all.Wait()
+	})
+}
+
+// A primary hangs, and a replica takes over. When an answer is late, the topology is asked for: the call that is repeated
+// goes to the new primary, long before the client gives up the first one.
+func TestLateAnswerAsksForTheTopology(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNodes(t)
+		c := newReady(t, n)
+		defer c.Settle()
+		key, gate := keysOf[hangs], make(chan struct{})
+		n.AddHook(ours(func(_ context.Context, _ []redis.Cmder, send func() error) error {
+			<-gate
+			return send()
+		}))
+		defer close(gate)
+		one := echoed(key, 1)
+		c.Start(t.Context(), nil, one)
+		synctest.Wait()
+		n.moved.Store(true)
+		redistest.Expect(t, c.Node(key), hangs, "the key is at %s")
+		_, pending := one.Pending(time.Now(), time.Second, time.Second)
+		redistest.Check(t, pending, "an answer is late at once")
+		synctest.Wait()
+		redistest.Expect(t, c.Node(key), hangs, "before the answer is late, the key is at %s")
+		time.Sleep(time.Second)
+		_, pending = one.Pending(time.Now(), time.Second, time.Second)
+		redistest.Check(t, !pending, "no answer is late after 1 s")
+		synctest.Wait()
+		redistest.Expect(t, c.Node(key), works, "the key is at %s")
 	})
 }
