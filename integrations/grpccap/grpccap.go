@@ -61,7 +61,8 @@ type Capped struct {
 
 // New checks cfg. Its error matches leasehold.ErrInvalid and names every bad field. The caller
 // keeps sem, and closes it after the server. Capping a call costs an Acquire and a Release: two
-// round trips. A finished answer waits for the Release for 100 ms at most.
+// round trips. A finished answer waits for the Release for 100 ms at most. But an answer of less
+// than 10 ms during which Redis falls silent waits for as long as Release does.
 func New(sem *semaphore.Semaphore, cfg Config) (*Capped, error) {
 	g, err := gate.New("grpccap", sem, cfg.FailOpen,
 		keys.Unless(cfg.Key != nil, "Key", "is nil; want a function"),

@@ -68,7 +68,8 @@ type Config struct {
 // sem, and closes it after the server.
 //
 // The cost is that of an Acquire and a Release: two round trips. A finished answer waits for
-// the Release for 100 ms at most, and not at all while Redis is known to be away.
+// the Release for 100 ms at most, and not at all while Redis is known to be away. But an answer
+// of less than 10 ms during which Redis falls silent waits for as long as Release does.
 func New(sem *semaphore.Semaphore, cfg Config) (func(http.Handler) http.Handler, error) {
 	g, err := gate.New("httpcap", sem, cfg.FailOpen,
 		keys.Unless(cfg.Key != nil, "Key", "is nil; want a function"),
