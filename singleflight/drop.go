@@ -129,6 +129,9 @@ func (g *Group[T]) dropCall(d *drop, schema uint32) *call.Call {
 		default:
 			reply, err = loads.ReadInvalidate(v, one.Text)
 		}
+		if err == nil { // the clock may have been set since it was last asked for; the next try knows
+			g.manager.Client().Learn(d.value, call.Sample{Micros: reply.At, Sent: one.Sent, Got: time.Now()})
+		}
 		if reply.Void {
 			err = errPutLate
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
 	"github.com/leasehold-go/leasehold/mutex"
+	"github.com/leasehold-go/leasehold/singleflight"
 )
 
 // The server's clock is set forth while leases are held: they end, and their holders are told by their next
@@ -86,4 +87,19 @@ func TestServerClockSetBackUnderADeadHolder(t *testing.T) {
 	next := waiter.Within(patience, "the waiter").Got()
 	redistest.Check(t, next.Token() > l.Token(), "token %d after %d", next.Token(), l.Token())
 	redistest.WantErr(t, next.Unlock())
+}
+
+// The server's clock is set forth, and back: a Put is stored all the same. A process that only puts and reads learns
+// of the jump by its Put alone.
+func TestPutAfterTheServerClockJumps(t *testing.T) {
+	t.Parallel()
+	srv, clock := redistest.StartWithClock(t, redistest.Newest(t))
+	g := redistest.Must(singleflight.New(srv.Client(), singleflight.Config[string]{Name: redistest.Name(t), TTL: time.Hour}))(t)
+	for _, far := range []time.Duration{0, time.Minute, 0} {
+		clock.Shift(far)
+		redistest.WantErr(t, g.Put(t.Context(), key, far.String()))
+		got, _, err := g.Peek(t.Context(), key)
+		redistest.Check(t, err == nil && got.Value == far.String(), "the clock %v ahead: %q, %v", far, got.Value, err)
+	}
+	harness.Close(t, g)
 }
