@@ -220,6 +220,9 @@ func (g *Group[T]) judge(t target, raw string, now int64, fromScript bool) entry
 	if env.Schema != g.cfg.Schema || (!fromScript && g.invalidatedAt.refuses(t.value, env.Published)) {
 		return e
 	}
+	if now > 0 && env.Published-now > time.Second.Microseconds() { // its clock was set forth since it was asked for
+		g.manager.Client().Doubt(t.value)
+	}
 	e.env, e.usable = env, true
 	e.age = max(0, time.Duration(now-env.Published)*time.Microsecond)
 	return e

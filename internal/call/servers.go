@@ -205,8 +205,9 @@ func (s Sample) Refined(by Sample) Sample {
 type clock struct {
 	question shared[Sample]
 
-	mu     sync.Mutex // guards the fields below
-	sample Sample     // the zero Sample: none is known
+	mu      sync.Mutex // guards the fields below
+	sample  Sample     // the zero Sample: none is known
+	doubted time.Time  // see Doubt
 }
 
 // A Question is a request for the server's time that is under way. All callers that need its answer share it.
@@ -247,6 +248,21 @@ func (c *Client) Time(ctx context.Context, key string) (int64, error) {
 		if _, err := wait.wait(ctx); err != nil {
 			return 0, err
 		}
+	}
+}
+
+// Doubt is told that the server that has key was seen to show a time well after the latest that its clock can show, as
+// far as is known. It asks for the time anew, once a second at most, since what was seen may be forged.
+func (c *Client) Doubt(key string) {
+	k, now := &c.serverOf(key).clock, time.Now()
+	k.mu.Lock()
+	due := now.Sub(k.doubted) >= time.Second
+	if due {
+		k.doubted = now
+	}
+	k.mu.Unlock()
+	if due {
+		c.askTime(k, key)
 	}
 }
 

@@ -103,3 +103,20 @@ func TestPutAfterTheServerClockJumps(t *testing.T) {
 	}
 	harness.Close(t, g)
 }
+
+// The server's clock is set forth. A process that only reads takes a value for stale soon after its TTL.
+func TestAgesAfterTheServerClockJumps(t *testing.T) {
+	t.Parallel()
+	srv, clock := redistest.StartWithClock(t, redistest.Newest(t))
+	cfg := singleflight.Config[string]{Name: redistest.Name(t), TTL: 100 * time.Millisecond, StaleFor: time.Hour}
+	writer, reader := redistest.Must(singleflight.New(srv.Client(), cfg))(t), redistest.Must(singleflight.New(srv.Client(), cfg))(t)
+	redistest.WantErr(t, redistest.ErrorOf(reader.Fetch(t.Context(), key, func(context.Context) (string, error) { return "v", nil })))
+	clock.Shift(time.Minute)
+	redistest.WantErr(t, writer.Put(t.Context(), key, "w"))
+	redistest.Eventually(t, "the value is stale", func() bool {
+		got, _, err := reader.Peek(t.Context(), key)
+		return err == nil && got.Value == "w" && got.Source == singleflight.Stale
+	})
+	harness.Close(t, writer)
+	harness.Close(t, reader)
+}
