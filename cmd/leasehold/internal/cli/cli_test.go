@@ -269,3 +269,24 @@ func TestPrefixThatNoConfigHasIsRefused(t *testing.T) {
 		refused(t, url, "no braces", command, "--prefix", "{x}")
 	}
 }
+
+// A tenant's line is told from that of a key of the same name without a total.
+func TestLinesOfAFamilyWithATotalSaySo(t *testing.T) {
+	rdb, url := mini(t)
+	for _, total := range []int{0, 2} {
+		s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: "exports", Limit: 1, Total: total}))(t)
+		defer redistest.Must(s.TryAcquire(t.Context(), "acme"))(t).Release()
+	}
+	var with, of int
+	for line := range strings.Lines(ok(t, url, "", "ls", "--json")) {
+		var x struct {
+			Key      string
+			HasTotal bool
+		}
+		redistest.WantErr(t, json.Unmarshal([]byte(line), &x))
+		if of++; x.HasTotal {
+			with++
+		}
+	}
+	redistest.Check(t, with == 2 && of == 3, "%d of %d lines are of a family with a total; want 2 of 3", with, of)
+}

@@ -48,8 +48,9 @@ millisecond, and changes nothing. In a Cluster it asks every primary.
 
 With --json each line is an object: kind, family, key, inUse, limit,
 storedLimit, waiting, longestWaitMs, expiresInMs, heldForMs, usualHoldMs,
-overlong, token, cachedBytes, freshForMs, keptForMs, failedForMs, schema, scope,
-error. A name that is no UTF-8 is also given as family_base64 or key_base64.`,
+overlong, keeps, token, cachedBytes, freshForMs, keptForMs, failedForMs, schema,
+scope, hasTotal, error. A name that is no UTF-8 is also given as family_base64
+or key_base64.`,
 		Example: `  leasehold ls
   leasehold ls --kind semaphore --sort waiting
   leasehold ls --held-longer 5m --sort held

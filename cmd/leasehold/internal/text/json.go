@@ -49,8 +49,9 @@ type Named struct {
 	Key         string `json:"key"`
 	FamilyBytes string `json:"family_base64,omitempty"` // of names that are no UTF-8
 	KeyBytes    string `json:"key_base64,omitempty"`
-	Schema      string `json:"schema,omitempty"` // of a cached value
-	Scope       string `json:"scope,omitempty"`  // "total" or "loads": it is no one key
+	Schema      string `json:"schema,omitempty"`   // of a cached value
+	Scope       string `json:"scope,omitempty"`    // "total" or "loads": it is no one key
+	HasTotal    bool   `json:"hasTotal,omitempty"` // it is, or is of, a family with a total
 	InUse       int    `json:"inUse"`
 	Limit       int    `json:"limit,omitempty"`
 	StoredLimit bool   `json:"storedLimit,omitempty"`
@@ -61,7 +62,7 @@ type Named struct {
 }
 
 func named(r listing.Resource, usual time.Duration) Named {
-	x := Named{Kind: Kind(r.Kind), Family: r.Family, Key: r.Key, FamilyBytes: inBase64(r.Family), KeyBytes: inBase64(r.Key), Schema: r.Schema, UsualHold: ms(usual)}
+	x := Named{Kind: Kind(r.Kind), Family: r.Family, Key: r.Key, FamilyBytes: inBase64(r.Family), KeyBytes: inBase64(r.Key), Schema: r.Schema, UsualHold: ms(usual), HasTotal: r.HasTotal}
 	switch {
 	case r.Whole:
 		x.Scope = "loads"
@@ -130,7 +131,6 @@ type Entry struct {
 type State struct {
 	Named
 	Configured int     `json:"configuredLimit,omitempty"` // that of the last request's process
-	HasTotal   bool    `json:"hasTotal,omitempty"`        // it is, or is of, a family with a total
 	Total      int     `json:"total,omitempty"`
 	Holders    []Entry `json:"holders"`
 	Waiters    []Entry `json:"waiters"`
@@ -150,7 +150,7 @@ type Cached struct {
 // StateOf is the object of a state, with up to most holders and as many waiters.
 func StateOf(s listing.State, usual time.Duration, most int) State {
 	x := State{
-		Named: named(s.Resource, usual), Configured: Configured(s), HasTotal: s.HasTotal, Total: s.Total,
+		Named: named(s.Resource, usual), Configured: Configured(s), Total: s.Total,
 		Holders: []Entry{}, Waiters: []Entry{}, Near: s.Near,
 	}
 	x.InUse, x.Limit, x.StoredLimit, x.Token, x.FailedFor = s.InUse, s.Limit, s.Stored, s.Token, ms(s.FailedFor)
