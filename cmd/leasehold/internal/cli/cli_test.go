@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/run"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/mutex"
 	"github.com/leasehold-go/leasehold/semaphore"
@@ -289,4 +290,17 @@ func TestLinesOfAFamilyWithATotalSaySo(t *testing.T) {
 		}
 	}
 	redistest.Check(t, with == 2 && of == 3, "%d of %d lines are of a family with a total; want 2 of 3", with, of)
+}
+
+// Lines that lack a right are shown, and are no success.
+func TestListThatLacksARight(t *testing.T) {
+	s := redistest.StartServer(t, redistest.Newest(t))
+	m := redistest.Must(mutex.New(s.Client(), mutex.Config{Name: "jobs"}))(t)
+	defer redistest.Must(m.TryLock(t.Context(), "nightly"))(t).Unlock()
+	redistest.WantErr(t, s.Client().ACLSetUser(t.Context(), "less", "reset", "on", ">secret", "~*", "&*", "+@all", "-zcount").Err())
+	for _, args := range [][]string{{"ls"}, {"ls", "--json"}} {
+		out, err := do(t, "redis://less:secret@"+s.Addr(), args...)
+		e, coded := errors.AsType[*run.Error](err)
+		redistest.Check(t, coded && e.Code == run.CodeRefused && strings.Contains(out, "nightly"), "%q: %v\n%s", args, err, out)
+	}
 }

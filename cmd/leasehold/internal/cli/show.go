@@ -84,14 +84,19 @@ or key_base64.`,
 				listing.SortUses(uses, order)
 				if !asJSON {
 					a.lines(uses, usual, len(found), kind+family != "" || longer > 0 || len(args) > 0)
-					return nil
 				}
+				var lacks error // a right, for a line
 				for _, u := range uses {
-					if err := a.json(text.LineOf(u, usual(u.Resource))); err != nil {
-						return err
+					if redis.IsPermissionError(u.Err) {
+						lacks = u.Err
+					}
+					if asJSON {
+						if err := a.json(text.LineOf(u, usual(u.Resource))); err != nil {
+							return err
+						}
 					}
 				}
-				return nil
+				return lacks
 			})
 		},
 	}
