@@ -304,3 +304,10 @@ func TestListThatLacksARight(t *testing.T) {
 		redistest.Check(t, coded && e.Code == run.CodeRefused && strings.Contains(out, "nightly"), "%q: %v\n%s", args, err, out)
 	}
 }
+
+func TestPortThatCannotBeIsRefused(t *testing.T) {
+	_, url := mini(t)
+	for _, listen := range []string{"127.0.0.1:99999", "127.0.0.1:-1", "127.0.0.1:nothing", "127.0.0.1"} {
+		refused(t, url, "--listen", "serve", "--listen", listen)
+	}
+}

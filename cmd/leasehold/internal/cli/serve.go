@@ -40,7 +40,10 @@ show once a second; while nobody watches it asks nothing.`,
   leasehold serve --listen :8470 --token-file /run/secrets/leasehold`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			host, _, err := net.SplitHostPort(listen)
+			host, port, err := net.SplitHostPort(listen)
+			if err == nil {
+				_, err = net.DefaultResolver.LookupPort(c.Context(), "tcp", port)
+			}
 			if err != nil {
 				return usagef("serve: --listen is %q; want host:port", listen)
 			}
