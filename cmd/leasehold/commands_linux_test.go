@@ -124,6 +124,30 @@ func TestDemoHasSomethingToPutRight(t *testing.T) {
 	x.ends(0)
 }
 
+// A demo whose terminal is gone gives everything back; under nohup it goes on.
+func TestDemoOutlivesItsTerminalOnlyUnderNohup(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	backup := s.name + ":mtx:{jobs:backup}:holders"
+	held := func(n int64) {
+		t.Helper()
+		redistest.Eventually(t, fmt.Sprintf("%d locks of the backup", n), func() bool { return s.rdb.ZCard(t.Context(), backup).Val() == n })
+	}
+	demo := command(t, s.url, "demo", "--prefix", s.name)
+	x := started(t, under("trap '' HUP", demo))
+	held(1)
+	x.signal(syscall.SIGHUP)
+	redistest.WantErr(t, s.rdb.Del(t.Context(), backup).Err())
+	held(1) // by the next look of its holder, or of a waiter
+	x.signal(syscall.SIGTERM)
+	x.ends(0)
+	x = start(t, s.url, "demo", "--prefix", s.name)
+	held(1)
+	x.signal(syscall.SIGHUP)
+	x.ends(0)
+	held(0)
+}
+
 func servePage(t *testing.T, files int, args ...string) (url string) {
 	t.Helper()
 	x := started(t, under("ulimit -n "+strconv.Itoa(files), command(t, newSite(t).url, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)))

@@ -42,7 +42,11 @@ says how the other commands reach it.`,
 				fmt.Fprintf(a.out, "The demo has a server of its own. In another terminal type:\n\n  export REDIS_URL=%s\n\n", a.connect.URL)
 			}
 			return a.with(c.Context(), func(rdb redis.UniversalClient) error {
-				ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+				ending := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
+				if signal.Ignored(syscall.SIGHUP) { // by nohup
+					ending = ending[:2]
+				}
+				ctx, stop := signal.NotifyContext(c.Context(), ending...)
 				defer stop()
 				fmt.Fprintln(a.out, "A fleet is at work, until it is interrupted.")
 				fmt.Fprint(a.out, demo.Trouble)
