@@ -106,7 +106,9 @@ func TestReplicaAndItsLag(t *testing.T) {
 		return strings.Contains(primary.Client().Info(t.Context(), "replication").Val(), "state=online")
 	})
 	want(t, look(t, primary.Client()), "replicas", Note, replica.Addr(), "bytes behind")
-	want(t, look(t, replica.Client()), "replicas", Bad, "replica itself")
+	r := look(t, replica.Client())
+	want(t, r, "replicas", Bad, "replica itself")
+	redistest.Check(t, r.Promises[0].Promise == "Anything at all" && r.Promises[0].Grade == Bad, "of a replica is promised: %+v", r.Promises)
 	clock.Shift(-time.Minute)
 	want(t, look(t, primary.Client()), "clock", Bad, "the clocks of the server and the replica "+replica.Addr()+" are ", "After a failover")
 

@@ -153,6 +153,9 @@ func (v *visit) promises() {
 	if v.grade("version") == Unknown || v.grade("rights") == Unknown {
 		add("Anything at all", Unknown, "the server's version or the user's rights could not be found out")
 	}
+	if slices.ContainsFunc(v.nodes, func(n node) bool { return n.info["role"] == "slave" }) {
+		add("Anything at all", Bad, "the server is a replica, which refuses writes")
+	}
 	const limit = "Never more holders than the limit"
 	switch {
 	case v.grade("eviction") == Bad:
