@@ -239,6 +239,8 @@ func (p *Page) changed(w http.ResponseWriter, r *http.Request, change func(ctx c
 		http.Error(w, text.Safe(err.Error()), http.StatusBadRequest)
 	case errors.Is(err, leasehold.ErrNoLease):
 		http.Error(w, "there is no such lease any more", http.StatusNotFound)
+	case redis.IsPermissionError(err):
+		http.Error(w, "the user of the page lacks a right, and nothing was done: "+text.Safe(err.Error()), http.StatusForbidden)
 	default:
 		http.Error(w, "it may or may not have been done: "+text.Safe(err.Error()), http.StatusBadGateway)
 	}

@@ -361,3 +361,18 @@ func TestChangesAreMadeOnlyWhereThatIsAllowed(t *testing.T) {
 		})
 	}
 }
+
+// A user who lacks a right is told so, and that nothing was done.
+func TestChangesThatLackARight(t *testing.T) {
+	server := redistest.StartServer(t, redistest.Newest(t))
+	redistest.WantErr(t, server.Client().ACLSetUser(t.Context(), "less", "reset", "on", ">secret", "~*", "&*", "+@all", "-@scripting").Err())
+	at := serve(t, server.Client(func(o *redis.Options) { o.Username, o.Password = "less", "secret" }), page.Options{Token: token, Changes: true})
+	s, _, row := hold(t, server.Client(), at, "exports", 0)
+	for path, form := range map[string]url.Values{
+		"/limit": {"key": {row}, "limit": {"2"}}, "/revoke": {"key": {row}, "id": {"AAAAAAAA-1"}, "reason": {"r"}},
+	} {
+		resp, said := post(t, at.URL+path, form, bearer...)
+		redistest.Check(t, resp.StatusCode == http.StatusForbidden && strings.Contains(said, "nothing was done"), "%s: %s: %s", path, resp.Status, said)
+	}
+	redistest.WantErr(t, s.Close(t.Context()))
+}
