@@ -248,7 +248,7 @@ func (t *top) settle() {
 	}
 	t.foot.SetTextStyle(soft)
 	if t.err != nil {
-		t.foot.SetTextStyle(trouble).SetText("Redis does not answer: " + text.Safe(t.err.Error()))
+		t.foot.SetTextStyle(trouble).SetText("Redis tells nothing new: " + text.Safe(t.err.Error()))
 	}
 }
 

@@ -114,7 +114,7 @@ const fill = (r) => (r.limit > 0 ? Math.min(1, r.inUse / r.limit) : 0);
 
 function render(s) {
 	if (s.error) {
-		lamp("bad", "Redis does not answer");
+		lamp("bad", "Redis tells nothing new");
 	} else {
 		lamp("on", `live · ${count.format(s.keys)} ${s.keys === 1 ? "key" : "keys"}, scanned ${duration(s.scanAge)} ago`);
 	}
