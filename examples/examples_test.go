@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,7 +46,33 @@ func TestExamples(t *testing.T) {
 			demotest.Check(t, dir+name, "redis://"+addr, args...)
 		})
 	}
+	if slices.Contains(all, "tenants") {
+		t.Run("tenants/interrupted", func(t *testing.T) {
+			t.Parallel()
+			interrupt(t, dir+"tenants")
+		})
+	}
 	// An error does not quote the URL, which may hold a password.
 	text, problems, err := demotest.Run(t, dir+"transfer", "redis://:secret@127.0.0.1:1/0?max_retries=-1")
 	redistest.CheckNow(t, err != nil && strings.Contains(problems, "no answer from the Redis of REDIS_URL") && !strings.Contains(text+problems, "secret"), "%v: %s%s", err, text, problems)
+}
+
+// interrupt ends the example of tenants while its limits are set: none of them, which have no expiry, stays.
+func interrupt(t *testing.T, program string) {
+	rdb := redistest.StartServer(t, redistest.Newest(t)).Client()
+	lasting := func() (names []string) {
+		for _, name := range redistest.Must(rdb.Keys(t.Context(), "*").Result())(t) {
+			if rdb.PTTL(t.Context(), name).Val() == -1 {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	cmd := exec.CommandContext(t.Context(), program)
+	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+rdb.Options().Addr)
+	redistest.WantErr(t, cmd.Start())
+	redistest.Eventually(t, "the limits", func() bool { return len(lasting()) > 0 })
+	redistest.WantErr(t, cmd.Process.Signal(os.Interrupt))
+	redistest.Check(t, cmd.Wait() != nil, "an interrupted example says that all was well")
+	redistest.Check(t, len(lasting()) == 0, "these stay for ever: %q", lasting())
 }

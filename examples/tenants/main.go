@@ -110,6 +110,11 @@ func run(s *demo.Show) demo.Problems {
 	}
 	caps := demo.Must(semaphore.New(s.Redis, fairShares(fleet.Run))) // an operator's, to set limits
 	defer demo.Close(s.Ctx, caps)
+	defer func() { // they have no expiry: 0 removes them, also after a Ctrl-C
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Ctx), 3*time.Second)
+		defer cancel()
+		demo.Check(caps.SetTotal(ctx, 0), caps.SetLimit(ctx, "greedy-1", 0))
+	}()
 	phases := []*phase{
 		{name: "one plain queue", path: "/fifo?tenant=all&for=", lasts: 5 * time.Second, total: total, limited: limit},
 		{name: "fair shares", path: "/fair?tenant=", lasts: 5 * time.Second, total: total, limited: limit},
@@ -121,7 +126,6 @@ func run(s *demo.Show) demo.Problems {
 		demo.Check(caps.SetTotal(s.Ctx, p.total), caps.SetLimit(s.Ctx, "greedy-1", p.limited))
 		p.load(s.Ctx, urls)
 	}
-	demo.Check(caps.SetTotal(s.Ctx, 0), caps.SetLimit(s.Ctx, "greedy-1", 0)) // they have no expiry: 0 removes them
 	fleet.Stop()
 	for _, p := range phases {
 		p.print(s)
