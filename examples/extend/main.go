@@ -61,6 +61,7 @@ func worker(ctx context.Context, c *demo.Child) error {
 	locks := demo.Must(mutex.New(c.Redis, mutex.Config{Name: c.Run, TTL: leaseTTL}))
 	defer demo.Close(ctx, locks)
 	lock := demo.Must(locks.Lock(ctx, key))
+	defer lock.Unlock() // also after it was lost
 	for i, s := range steps {
 		if mode == modeExtend {
 			// The renewals go on beside it, and never shorten what Extend set.
