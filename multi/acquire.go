@@ -24,8 +24,9 @@ import (
 // leasehold.ErrRevoked if an item was lost while the call waited for another. After
 // any error the caller holds nothing.
 //
-// leasehold.ErrInvalid is for no items, a bad key or number, the same name twice (also of two
-// handles or two servers), and two keys of one family with a Total.
+// leasehold.ErrInvalid is for no items, an item without a handle or of mutex.NewQuorum, a bad key
+// or number, the same name twice (also of two handles or two servers), two keys of one family with
+// a Total, and a ctx from leases beside which an item can never be had.
 //
 // Acquire costs one round trip if all is free, and at most two for each item that it waits for.
 func Acquire(ctx context.Context, items ...Item) (*Lease, error) {

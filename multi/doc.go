@@ -1,5 +1,5 @@
 // Package multi takes several things at once: permits and locks of any handles of packages
-// semaphore and mutex. A request may need a permit of its tenant and one of its region. A
+// semaphore and mutex, but those of mutex.NewQuorum. A request may need a permit of its tenant and one of its region. A
 // transfer needs the locks of both accounts.
 //
 //	err := multi.Do(ctx, func(ctx context.Context, l *multi.Lease) error {
