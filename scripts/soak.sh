@@ -10,6 +10,8 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
 go=${GO:-go}
 minutes=${1:-60}
+[[ $minutes =~ ^[0-9]+$ ]] || { echo "usage: soak.sh [MINUTES]" >&2 && exit 2; }
+trap 'exit 130' INT # go test answers a Ctrl-C like a find
 finds=0
 export LEASEHOLD_SEED=fresh LEASEHOLD_REQUIRE_SERVERS=1
 
