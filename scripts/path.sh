@@ -7,7 +7,7 @@ packages=$(go list ./... | grep -vE '/internal/(tests|redistest|embedded)|/examp
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 for test in ${1:-Lone Contended}; do
-	go test -count=1 -run "^Test$test\$" -covermode=set -coverpkg="$packages" -coverprofile="$out" ./internal/tests/path >/dev/null
+	go test -count=1 -run "^Test$test\$" -covermode=set -coverpkg="$packages" -coverprofile="$out" ./internal/tests/path >&2
 	echo "$test:"
 	awk -F'[: ]' '$NF == 1 && !seen[$1 $2]++ { sub(/.*leasehold-go\/leasehold\//, "", $1); n[$1] += $(NF-1); all += $(NF-1) }
 		END { for (f in n) { printf "%5d %s\n", n[f], f; files++ }; printf "%5d statements in %d files\n", all, files }' "$out" | sort -rn
