@@ -22,7 +22,7 @@ oldest() {
 	[ -x "${servers[0]}" ] || servers=($(command -v redis-server valkey-server || :))
 	for server in "${servers[@]}"; do
 		"$server" --version
-	done | sed -nE 's/^(Redis|Valkey) server v=([0-9.]+) .*/\2 \L\1/p' | sort -V | sed -nE '1s/(.*) (.*)/\2-\1/p'
+	done | tr '[:upper:]' '[:lower:]' | sed -nE 's/^(redis|valkey) server v=([0-9.]+) .*/\2 \1/p' | sort -V | sed -nE '1s/(.*) (.*)/\2-\1/p'
 }
 
 # The format of benchmarks has lines of this kind for what they ran on.
