@@ -23,7 +23,7 @@ SERVERSFLAGS ?=
 # it stands in its line. Where there is no flock, one at a time.
 PACKAGES = -p 1 -timeout 15m
 ifneq ($(shell command -v flock),)
-PACKAGES = -p 14 -timeout 25m -toolexec 'env GOGC=400 nice -n 10' -exec $(CURDIR)/scripts/test-line.sh
+PACKAGES = -p 14 -timeout 25m -toolexec 'env GOGC=400 nice -n 10' -exec '"$(CURDIR)/scripts/test-line.sh"'
 endif
 
 # Everything, with the race detector, on the embedded server and on every real
