@@ -69,7 +69,7 @@ func fill(b testing.TB, n int, take func(i int) error) {
 
 // What 10,000 leases cost that one handle holds at the default TTL: goroutines, round trips and CPU over the time
 // in which each is renewed once, and memory here. Each has a key of its own ("B/lease") or all are of one key
-// ("shared-B/lease"); what the server keeps of a permit is that of one key, too.
+// ("shared-B/lease"); what the server keeps of a permit is that of one key, too. These have no label.
 func BenchmarkHeldLeases(b *testing.B) {
 	const n = 10_000
 	harness.Once(b, func() {
@@ -80,7 +80,7 @@ func BenchmarkHeldLeases(b *testing.B) {
 
 func memory(b *testing.B, n int) {
 	srv := harness.StartOwn(b)
-	s := permits(b, srv.Client(harness.Pool(filling)), n)
+	s := permits(b, srv.Client(harness.Pool(filling)), n, func(c *semaphore.Config) { c.Label = "-" })
 	held := make([]*semaphore.Lease, n)
 	fill(b, n, func(i int) (err error) { // everything dialled and grown that a handle needs
 		held[i], err = s.TryAcquire(context.Background(), "k")
