@@ -311,3 +311,17 @@ func TestPortThatCannotBeIsRefused(t *testing.T) {
 		refused(t, url, "--listen", "serve", "--listen", listen)
 	}
 }
+
+// A variable that is not set must not mean the server of $REDIS_URL, nor that the demo is to have one of its own.
+func TestFlagWithoutAURLIsRefused(t *testing.T) {
+	_, url := mini(t)
+	for _, flag := range []string{"--redis=", "--redis-file="} {
+		for _, args := range [][]string{{"ls"}, {"demo"}, {"set-limit", "--semaphore", "n", "--key", "k", "5"}, {"run", "--mutex", "n", "--key", "k"}} {
+			args = append(args, flag)
+			if args[0] == "run" {
+				args = append(args, "--", "true")
+			}
+			refused(t, url, strings.Trim(flag, "=")+" is empty", args...)
+		}
+	}
+}

@@ -25,10 +25,13 @@ type Options struct {
 	PasswordFile string
 	CA           string
 	Cert, Key    string
+
+	flags *pflag.FlagSet
 }
 
 // Flags adds the flags; what they leave out comes from the environment.
 func (o *Options) Flags(f *pflag.FlagSet) {
+	o.flags = f
 	f.StringVar(&o.URL, "redis", "", "URL of Redis or Valkey (default $REDIS_URL, or redis://127.0.0.1:6379)")
 	f.StringVar(&o.URLFile, "redis-file", "", "file that holds the URL ($REDIS_URL_FILE)")
 	f.StringVar(&o.Username, "redis-user", "", "user, where the URL names none ($REDIS_USERNAME)")
@@ -40,7 +43,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 
 // Named reports whether anybody said where Redis is.
 func (o Options) Named() bool {
-	return o.URL != "" || o.URLFile != "" || os.Getenv("REDIS_URL_FILE") != "" || os.Getenv("REDIS_URL") != ""
+	return o.empty() != "" || o.URL != "" || o.URLFile != "" || os.Getenv("REDIS_URL_FILE") != "" || os.Getenv("REDIS_URL") != ""
 }
 
 // ErrUsage says that what was given can't be used, whatever Redis does.
@@ -103,7 +106,21 @@ func (o Options) universal() (*redis.UniversalOptions, error) {
 	return u, nil
 }
 
+// empty is the flag of a URL that has an empty value, such as that of a variable that is not set: it must not mean
+// another server.
+func (o Options) empty() string {
+	for name, value := range map[string]string{"redis": o.URL, "redis-file": o.URLFile} {
+		if o.flags != nil && o.flags.Changed(name) && value == "" {
+			return name
+		}
+	}
+	return ""
+}
+
 func (o Options) url() (string, error) {
+	if name := o.empty(); name != "" {
+		return "", fmt.Errorf("--%s is empty", name)
+	}
 	if o.URL != "" {
 		return o.URL, nil
 	}
