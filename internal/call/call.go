@@ -163,7 +163,7 @@ func (c *Call) Pending(now time.Time, patience, longest time.Duration) (until ti
 	}
 	until = c.Sent.Add(max(patience, min(longest, late)))
 	if pending = until.After(now); !pending && q != nil && q.server.link.cluster != nil {
-		go q.server.link.Notice(context.DeadlineExceeded) // not here: the caller has a lock
+		q.server.link.Notice(context.DeadlineExceeded) // it does not wait, and asks once a second
 	}
 	return until, pending
 }

@@ -46,7 +46,7 @@ var outages = []mutation{
 	cut("first look-ups: so have those of several keys", "singleflight/lookup.go", "./singleflight", "TestFirstLookUps",
 		"\t\tnow, err := g.reach(ctx, some[0])", "\t\tctx, stop := g.manager.Client().WithBound(ctx)\n\t\tdefer stop()\n\t\tnow, err := g.reach(ctx, some[0])"),
 	cut("a late answer asks for the topology", "internal/call/call.go", callTests, "TestLateAnswerAsks",
-		"go q.server.link.Notice(context.DeadlineExceeded)", "_ = q"),
+		"q.server.link.Notice(context.DeadlineExceeded)", "_ = q"),
 	cut("breaker: waits do not ask", "internal/lease/acquire.go", permitTests, "TestWaitsOutlastAnOutage",
 		"\tif !of.Wait {\n\t\terr = m", "\tif true {\n\t\terr = m"),
 	cut("breaker: waits do not end with it", "internal/life/waiting.go", permitTests, "TestWaitsOutlastAnOutage",
