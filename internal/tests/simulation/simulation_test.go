@@ -22,7 +22,7 @@ func TestSimulation(t *testing.T) {
 		replay(t, string(redistest.Must(os.ReadFile(file))(t)))
 		return
 	}
-	walk(t, 2, plan) // .ci/run plays 120
+	walk(t, 2, plan) // .ci/run plays 100
 }
 
 // Clients want slots of DoOnce, also with a KeepFor, on a bad network.
