@@ -78,9 +78,10 @@ func (q *serverQueue) take(bytes, share int) (calls []*Call) {
 
 // first returns the rank of the call that is sent next. Over a short way one trip carries all
 // renewals that are due: several at once would be as slow together, and each would be shorter.
+// If it seems to hang, they do not wait for it, nor for relief, which does not come while other trips begin.
 func (q *serverQueue) first() (rank Rank, any bool) {
 	for _, rank := range [...]Rank{KeepsLease, GivesBack, q.next, ForCaller + SignOfLife - q.next} {
-		if rank == KeepsLease && q.renewing > 0 && q.pace.quick() {
+		if rank == KeepsLease && q.renewing > 0 && q.pace.quick() && time.Since(q.renewed) < max(minRelief, 2*q.pace.average) {
 			continue
 		}
 		if len(q.calls[rank]) > 0 {
@@ -159,6 +160,7 @@ func (q *serverQueue) trip(bytes, share int) {
 	q.trips++
 	if calls[0].Rank == KeepsLease {
 		q.renewing++
+		q.renewed = time.Now()
 	}
 	if q.waiting() == 0 {
 		q.relief.Stop()

@@ -26,6 +26,7 @@ type serverQueue struct {
 	mu       sync.Mutex // guards the fields below; never held while anything is sent
 	trips    int        // round trips under way
 	renewing int        // of these, how many have renewals, but for those that seem to hang
+	renewed  time.Time  // when the latest of them began
 	calls    [ranks]waiting
 	next     Rank        // ForCaller or SignOfLife: whose turn it is
 	pushed   int64       // how many calls have come

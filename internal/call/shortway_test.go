@@ -100,6 +100,42 @@ func TestShortWayHasOneTripOfRenewals(t *testing.T) {
 	})
 }
 
+// Renewals do not wait for a trip that hangs, also while callers have trips begin all the time.
+func TestShortWayRenewsWhileCallersCome(t *testing.T) {
+	withHeld(t, func(t *testing.T, h *held) {
+		hang := make(chan struct{})
+		h.together = func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+			if cmds[0].Args()[3] == "hangs" {
+				<-hang
+			}
+			return send()
+		}
+		h.open()
+		renewed := make(chan time.Time, 1)
+		for _, key := range []string{"hangs", "renewed"} {
+			h.done.Add(2)
+			one, two := ranked(key, KeepsLease, time.Second), ranked(key, KeepsLease, time.Second)
+			one.Done = func([]int64, error) { h.done.Done() }
+			two.Done = func([]int64, error) {
+				defer h.done.Done()
+				if key == "renewed" {
+					renewed <- time.Now()
+				}
+			}
+			h.Start(t.Context(), nil, one, two)
+			synctest.Wait()
+		}
+		began := time.Now()
+		for range 20 * minRelief / closely {
+			h.echoes(t, 1)
+			time.Sleep(closely)
+		}
+		close(hang)
+		h.finish()
+		redistest.AtMost(t, (<-renewed).Sub(began), minRelief+closely, "renewals waited %v for a trip that hangs")
+	})
+}
+
 // Over a long way calls that come while all usual round trips are under way do not wait for one
 // of them to end, and no more than maxSpread are made.
 func TestLongWayIsSharedByMoreRoundTrips(t *testing.T) {
