@@ -288,7 +288,7 @@ func (c *link) sendOrTeach(ctx context.Context, began time.Time, one *Call) (o o
 	}()
 	ctx = c.bounded(ctx, began)
 	for again := false; ; again = true {
-		cmd := one.command(ctx)
+		cmd := one.command(ctx, c)
 		err := tame(c.rdb.Process(ctx, cmd), cmd)
 		o = one.outcome(err)
 		c.countSendings(one, alone, o.err == nil)

@@ -57,6 +57,8 @@ type link struct {
 	topology  shared[struct{}]          // the question for a Cluster's topology
 	mapped    atomic.Bool               // go-redis has a topology, and will always have one
 	reloaded  atomic.Pointer[time.Time] // when a deadline last caused a reload
+	asked     sync.Map                  // *asked by slot
+	asking    atomic.Int32              // how many slots asked has
 }
 
 // The next four are what the package uses of go-redis. A package that reaches the whole types of go-redis compiles all

@@ -85,7 +85,11 @@ func Malformed(script string, reply []int64) error {
 // for each command as often. So a command was sent more than once if it succeeded after a failure, or if its arguments
 // were read more often than the client does at the least. A hook that sends every command twice cannot be told from one
 // that logs.
-type tally struct{ reads, failures atomic.Int32 }
+type tally struct {
+	reads, failures atomic.Int32
+	link            *link
+	key             string
+}
 
 // integersCommand is the command of a call. go-redis must not send it again by itself: a stray
 // copy could run after the caller has acted on the outcome.
@@ -107,8 +111,12 @@ func (t *tally) NoRetry() bool { t.failures.Add(1); return true }
 func (c *integersCommand) Args() []any { c.reads.Add(1); return c.IntSliceCmd.Args() }
 func (c *anythingCommand) Args() []any { c.reads.Add(1); return c.SliceCmd.Args() }
 
+// SetErr is called with each answer that is an error, also if the client library goes on with another node.
+func (c *integersCommand) SetErr(err error) { c.asks(err); c.IntSliceCmd.SetErr(err) }
+func (c *anythingCommand) SetErr(err error) { c.asks(err); c.SliceCmd.SetErr(err) }
+
 // command makes a fresh command, because a processed command keeps its outcome.
-func (c *Call) command(ctx context.Context) redis.Cmder {
+func (c *Call) command(ctx context.Context, by *link) redis.Cmder {
 	var cmd redis.Cmder
 	if c.mixed {
 		c.anything = &anythingCommand{SliceCmd: redis.NewSliceCmd(ctx, c.args...)}
@@ -119,6 +127,8 @@ func (c *Call) command(ctx context.Context) redis.Cmder {
 		c.integers.failures.Store(0)
 		cmd = &c.integers
 	}
+	t := c.tally()
+	t.link, t.key = by, c.Key()
 	// SetStepCount saves a question: a Cluster client asks a server for the step count of a
 	// command that does not have one, and no ctx bounds that question.
 	cmd.SetStepCount(1)

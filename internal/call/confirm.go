@@ -54,7 +54,7 @@ func (c *link) confirmedPipeline(ctx context.Context, calls []*Call, which []int
 	wait := redis.NewIntCmd(ctx, "wait", first.Confirm.Replicas, Milliseconds(first.Confirm.Wait))
 	cmds := make([]redis.Cmder, 0, len(which)+3)
 	for _, i := range which {
-		cmds = append(cmds, calls[i].command(ctx))
+		cmds = append(cmds, calls[i].command(ctx, c))
 	}
 	trip := c.exec(ctx, rdb, append(cmds, kept, set, wait))
 	var failed error

@@ -164,3 +164,9 @@ func TestLateAnswerAsksForTheTopology(t *testing.T) {
 		redistest.Expect(t, c.Node(key), works, "the key is at %s")
 	})
 }
+
+func TestSlots(t *testing.T) {
+	for key, want := range map[string]uint16{"foo": 12182, "bar": 5061, "a{foo}{bar}": 12182, "": 0} {
+		redistest.Expect(t, slot(key), want, "the slot is %d")
+	}
+}

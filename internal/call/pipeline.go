@@ -84,7 +84,7 @@ func (c *link) pipelineOnce(ctx context.Context, calls []*Call, which []int, out
 	}
 	cmds := make([]redis.Cmder, len(which))
 	for n, i := range which {
-		cmds[n] = calls[i].command(ctx)
+		cmds[n] = calls[i].command(ctx, c)
 	}
 	err := c.exec(ctx, c.rdb, cmds)
 	for n, i := range which {

@@ -2,6 +2,8 @@ package main
 
 // outages are the guards of what happens while Redis is away.
 var outages = []mutation{
+	cutOnServers("a slot that moves to a node that hangs is apart", "internal/call/servers.go", faults, "TestLeasesBesideASlot",
+		"c.apart(node.addr(), key)", "node.addr()"),
 	cut("breaker: silence ends with the last call without an answer", "internal/call/breaker.go", callTests, "TestBreakerOpens",
 		"return b.opened != nil\n}", "return b.opened != nil || b.troubled.Load() && time.Since(b.silentSince) >= silenceBound\n}"),
 	cut("breaker: silence begins after the last answered call", "internal/call/breaker.go", callTests, "TestBreakerOpens",

@@ -169,3 +169,65 @@ func TestCtxEndsWhileAClusterIsLookedFor(t *testing.T) {
 		})
 	}
 }
+
+// A slot moves to a node that hangs, and its old node says ASK: the leases whose keys are in other slots of the old node
+// are kept, and given back without a wait.
+func TestLeasesBesideASlotThatMovesToAHungNode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes ten seconds")
+	}
+	const ttl = 3 * time.Second
+	c := redistest.StartPatientCluster(t, redistest.Newest(t))
+	s := newSite(t, harness.Locks, c.Client())
+	h := s.mutex(c.Client(), mutex.Config{TTL: ttl})
+	from, to := c.NodeFor(s.part("holders")), c.Nodes[0]
+	if to == from {
+		to = c.Nodes[1]
+	}
+	var moved *mutex.Lock
+	var beside []*mutex.Lock
+	for i := 0; len(beside) < 50; i++ {
+		if len(beside) == 25 && moved == nil { // its renewals go with those of the others
+			moved = redistest.Must(h.Lock(t.Context(), s.key))(t)
+		}
+		if on := s.on(t, fmt.Sprint(i)); c.NodeFor(on.part("holders")) == from {
+			beside = append(beside, redistest.Must(h.Lock(t.Context(), on.key))(t))
+		}
+	}
+	idle := s.on(t, beside[0].Key())
+	redistest.WantErr(t, beside[0].Unlock())
+	beside = beside[1:]
+	c.BeginMove(s.part("holders"), to).MoveKeys()
+	var all sync.WaitGroup
+	defer all.Wait()
+	ctx, stop := context.WithCancel(t.Context())
+	for _, node := range []*redistest.Server{c.ReplicaOf(to), to} {
+		node.Pause()
+		defer node.Resume()
+	}
+	defer stop()
+	crowd := func(n int, key string) {
+		for range n {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					ctx, cancel := context.WithTimeout(ctx, time.Second)
+					_ = h.Do(ctx, key, func(context.Context, uint64) error { return nil })
+					cancel()
+				}
+			})
+		}
+	}
+	crowd(8, s.key) // they wait for the node that hangs
+	crowd(8, idle.key)
+	late := time.Now().Add(2 * ttl) // so the lease has been renewed when all were over
+	for _, l := range beside {
+		redistest.Eventually(t, "a renewal", func() bool { return l.Context().Err() != nil || l.Deadline().After(late) })
+		redistest.Expect(t, context.Cause(l.Context()), nil, "a lease of a healthy node was lost: %v")
+	}
+	began := time.Now()
+	for _, l := range beside {
+		redistest.Expect(t, l.Unlock(), nil, "unlock on a healthy node: %v")
+	}
+	redistest.AtMost(t, time.Since(began), harness.Slack, "unlocks on a healthy node took %v")
+	redistest.Check(t, moved.Context().Err() != nil, "the lease whose node hangs is kept")
+}
