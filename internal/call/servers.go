@@ -59,7 +59,8 @@ func (c *link) serverOf(key string) *server { return c.server(c.Node(key)) }
 
 // Node returns the name of the server that has key, as far as the client knows. Calls for one node are sent together,
 // so that a node that hangs does not delay calls to others. Node never blocks. It returns "" if there is only one
-// server, and a name apart for a slot that moves (see asked). While a Cluster's topology is unknown, Node returns "?" and asks for the topology in the background.
+// server, and a name apart for a slot that moves (see asked). While a Cluster's topology is unknown, Node returns "?"
+// and asks for the topology in the background.
 func (c *link) Node(key string) string {
 	if c.cluster == nil {
 		return ""

@@ -59,8 +59,6 @@ var queue = []mutation{
 	cut("queue: one trip of renewals over a short way", "internal/call/line.go", callTests, "ShortWay",
 		"rank == KeepsLease && q.renewing > 0 && q.pace.quick()", "false"),
 	cut("queue: renewals that hang hold up no others", "internal/call/line.go", callTests, "ShortWay",
-		"\t\tq.renewing = 0\n", ""),
-	cut("queue: also while callers come", "internal/call/line.go", callTests, "ShortWay",
 		"time.Since(q.renewed) < max(minRelief, 2*q.pace.average)", "true"),
 	cut("queue: the wait does not make a call void", "internal/call/call.go", callTests, "Void",
 		"*c.Void = us + c.VoidAfter.Microseconds()", "_ = us"),
