@@ -208,7 +208,7 @@ func (q *serverQueue) relieve() {
 		q.trip(q.pace.bytes, q.share())
 	case q.trips < q.most(maxHanging):
 		q.relieved++
-		q.renewing = 0 // else there may be no call to send: trips may have become longer since the timer was set
+		q.renewing = 0 // else there may be no call to send: the timer may be older than the trip of renewals
 		q.trip(q.pace.bytes, q.share())
 	default:
 		q.awaitRelief()

@@ -58,6 +58,8 @@ var queue = []mutation{
 		"if !q.pace.quick() {", "if true {"),
 	cut("queue: one trip of renewals over a short way", "internal/call/line.go", callTests, "ShortWay",
 		"rank == KeepsLease && q.renewing > 0 && q.pace.quick()", "false"),
+	cut("queue: its relief finds a call to send", "internal/call/line.go", callTests, "TestQueueOfAServerThatAnswersIsKept",
+		"\t\tq.renewing = 0 //", "\t\t//"),
 	cut("queue: renewals that hang hold up no others", "internal/call/line.go", callTests, "ShortWay",
 		"time.Since(q.renewed) < max(minRelief, 2*q.pace.average)", "true"),
 	cut("queue: the wait does not make a call void", "internal/call/call.go", callTests, "Void",
