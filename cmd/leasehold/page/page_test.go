@@ -362,7 +362,7 @@ func TestChangesAreMadeOnlyWhereThatIsAllowed(t *testing.T) {
 	}
 }
 
-// A user who lacks a right is told so, and that nothing was done.
+// A user without a right is told so, and that nothing was done.
 func TestChangesThatLackARight(t *testing.T) {
 	server := redistest.StartServer(t, redistest.Newest(t))
 	redistest.WantErr(t, server.Client().ACLSetUser(t.Context(), "less", "reset", "on", ">secret", "~*", "&*", "+@all", "-@scripting").Err())
