@@ -124,7 +124,7 @@ func TestDemoHasSomethingToPutRight(t *testing.T) {
 	x.ends(0)
 }
 
-// A demo whose terminal is gone gives everything back; under nohup it goes on.
+// A demo gives everything back when its terminal is gone; under nohup it goes on.
 func TestDemoOutlivesItsTerminalOnlyUnderNohup(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -165,6 +165,39 @@ func TestLateAnswerAsksForTheTopology(t *testing.T) {
 	})
 }
 
+// A slot that its node sends on (ASK) is apart: until nobody has been sent on for a while, or the topology names another node.
+func TestSlotThatMovesIsApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNodes(t)
+		c := newReady(t, n)
+		defer c.Settle()
+		says := func(answer string) {
+			for _, key := range keysOf {
+				echoed(key, 1).command(t.Context(), c.link).SetErr(serverSays(answer))
+			}
+		}
+		says("MOVED 1 other:1")
+		redistest.Expect(t, c.Node(keysOf[hangs]), hangs, "moved: %s")
+		for range 2 {
+			says("ASK 1 other:1")
+			redistest.Expect(t, c.Node(keysOf[hangs]), hangs+" to other:1", "asked: %s")
+			redistest.Expect(t, c.Node("another"), hangs, "another slot: %s")
+			time.Sleep(askedFor)
+			redistest.Expect(t, c.Node(keysOf[hangs]), hangs, "later: %s")
+		}
+		says("ASK 1 other:1")
+		time.Sleep(time.Second) // the client looks at the topology, since what it has is old, and then pauses
+		n.moved.Store(true)
+		c.Notice(errRefused)
+		synctest.Wait()
+		redistest.Expect(t, c.Node(keysOf[hangs]), works, "at its new node: %s")
+		redistest.Expect(t, c.Node(keysOf[works]), works+" to other:1", "still on its way: %s")
+		time.Sleep(askedFor)
+		redistest.Expect(t, c.Node(keysOf[works]), works, "in the end: %s")
+		redistest.Expect(t, c.asking.Load(), 0, "%d slots are kept in mind")
+	})
+}
+
 func TestSlots(t *testing.T) {
 	for key, want := range map[string]uint16{"foo": 12182, "bar": 5061, "a{foo}{bar}": 12182, "": 0} {
 		redistest.Expect(t, slot(key), want, "the slot is %d")

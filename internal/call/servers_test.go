@@ -76,3 +76,21 @@ func TestRefined(t *testing.T) {
 	}
 	redistest.Check(t, Sample{}.Refined(old) == old, "the first sample is not taken")
 }
+
+// A time that contradicts what is known of a clock may be forged: the server is asked for its time once a second at most.
+func TestDoubtAsksOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb, c := newBubble(t)
+		defer c.Settle()
+		asked := 0
+		rdb.AddHook(redistest.Around(func(_ context.Context, _ []redis.Cmder, send func() error) error { asked++; return send() }))
+		for n := range 3 {
+			for range 10 {
+				c.Doubt("k")
+				synctest.Wait()
+			}
+			redistest.Expect(t, asked, n+1, "it was asked %d times")
+			time.Sleep(time.Second)
+		}
+	})
+}

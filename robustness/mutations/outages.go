@@ -2,6 +2,16 @@ package main
 
 // outages are the guards of what happens while Redis is away.
 var outages = []mutation{
+	cutOnServers("a put learns of a clock that was set", "singleflight/drop.go", "./internal/tests/outages", "TestPutAfterTheServerClock",
+		"if err == nil { // the clock", "if false { // the clock"),
+	cutOnServers("a reader doubts a clock that was set", "singleflight/lookup.go", "./internal/tests/outages", "TestAgesAfterTheServerClock",
+		"if now > 0 && env.Published-now", "if false && env.Published-now"),
+	cut("a clock is doubted once a second", "internal/call/servers.go", callTests, "TestDoubtAsks",
+		"due := now.Sub(k.doubted) >= time.Second", "due := true"),
+	cut("a slot is apart until the topology names another node", "internal/call/redirect.go", callTests, "TestSlotThatMoves",
+		" && a.from == node", ""),
+	cut("a slot is apart for a while", "internal/call/redirect.go", callTests, "TestSlotThatMoves",
+		" && time.Now().Before(a.until)", ""),
 	cutOnServers("a slot that moves to a node that hangs is apart", "internal/call/servers.go", faults, "TestLeasesBesideASlot",
 		"c.apart(node.addr(), key)", "node.addr()"),
 	cut("breaker: silence ends with the last call without an answer", "internal/call/breaker.go", callTests, "TestBreakerOpens",

@@ -170,8 +170,8 @@ func TestCtxEndsWhileAClusterIsLookedFor(t *testing.T) {
 	}
 }
 
-// A slot moves to a node that hangs, and its old node says ASK: the leases whose keys are in other slots of the old node
-// are kept, and given back without a wait.
+// A slot moves to a node that hangs, and its old node says ASK: the leases of other slots of the old node are kept,
+// and given back without a wait.
 func TestLeasesBesideASlotThatMovesToAHungNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes ten seconds")
@@ -229,5 +229,5 @@ func TestLeasesBesideASlotThatMovesToAHungNode(t *testing.T) {
 		redistest.Expect(t, l.Unlock(), nil, "unlock on a healthy node: %v")
 	}
 	redistest.AtMost(t, time.Since(began), harness.Slack, "unlocks on a healthy node took %v")
-	redistest.Check(t, moved.Context().Err() != nil, "the lease whose node hangs is kept")
+	redistest.Check(t, moved.Context().Err() != nil, "the lease at the node that hangs is kept")
 }

@@ -24,7 +24,7 @@ func (f *fixture) apart(mod ...func(*mutex.Config)) (well, sick *process) {
 	return well, sick
 }
 
-// The try of an item whose server hangs takes no longer than a wait for it, and holds up nobody who waits for another item.
+// A try at a server that hangs takes no longer than a wait for it, and holds up no wait for another item.
 func TestMaxWaitBoundsTries(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		const maxWait = time.Second
@@ -46,7 +46,7 @@ func TestMaxWaitBoundsTries(t *testing.T) {
 	})
 }
 
-// While a call waits for an item whose server is known to be away, it takes nothing of a server that works.
+// While a call waits for an item of a server that is known to be away, it takes nothing of a server that works.
 func TestNothingIsTriedBehindAServerThatIsAway(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		well, sick := f.apart()
