@@ -108,8 +108,18 @@ func (t *tally) NoRetry() bool { t.failures.Add(1); return true }
 
 // Args counts that the arguments were read. They are read before they are written to a
 // connection, so a command whose arguments were never read was surely not sent.
-func (c *integersCommand) Args() []any { c.reads.Add(1); return c.IntSliceCmd.Args() }
-func (c *anythingCommand) Args() []any { c.reads.Add(1); return c.SliceCmd.Args() }
+func (c *integersCommand) Args() []any { c.read(c.IntSliceCmd); return c.IntSliceCmd.Args() }
+func (c *anythingCommand) Args() []any { c.read(c.SliceCmd); return c.SliceCmd.Args() }
+
+// read forgets an answer that sends the command on: it is about to go to the other node, and go-redis would leave
+// that answer in place if no other one comes. The node that gave it did not run the script, so no copy is counted.
+func (t *tally) read(cmd redis.Cmder) {
+	if sendsOn(cmd.Err()) != nil {
+		cmd.SetErr(nil)
+		return
+	}
+	t.reads.Add(1)
+}
 
 // SetErr is called with each answer that is an error, also if the client library goes on with another node.
 func (c *integersCommand) SetErr(err error) { c.asks(err); c.IntSliceCmd.SetErr(err) }

@@ -22,6 +22,8 @@ type nodes struct {
 	moved atomic.Bool // the second has all slots
 	mu    sync.Mutex
 	conns map[string][]net.Conn // by the server's address
+
+	dialled func(addr string, conn net.Conn) (net.Conn, error) // wraps a new connection; nil: none
 }
 
 const hangs, works = "192.0.2.1:6379", "192.0.2.2:6379"
@@ -56,6 +58,9 @@ func newNodes(t *testing.T) *nodes {
 				return nil, errRefused
 			}
 			conn, err := dialers[addr](ctx, network, addr)
+			if n.dialled != nil && err == nil {
+				conn, err = n.dialled(addr, conn)
+			}
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.conns[addr] = append(n.conns[addr], conn)

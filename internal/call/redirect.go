@@ -23,11 +23,12 @@ const askedFor = 30 * time.Second
 
 // asks notes that err sends the command on to another node, before the client library asks there.
 func (t *tally) asks(err error) {
-	if err == nil || t.link.cluster == nil {
+	words := sendsOn(err)
+	if words == nil || words[0] != "ASK" || t.link.cluster == nil {
 		return
 	}
-	words, node := strings.Fields(serverError(Harmless(err))), t.link.primary(t.key)
-	if len(words) != 3 || words[0] != "ASK" || node == nil {
+	node := t.link.primary(t.key)
+	if node == nil {
 		return
 	}
 	from := node.addr()
@@ -35,6 +36,15 @@ func (t *tally) asks(err error) {
 	if !had {
 		t.link.asking.Add(1)
 	}
+}
+
+// sendsOn returns the words of an answer that names the node to ask: MOVED or ASK, a slot, a node. Any other err: nil.
+func sendsOn(err error) []string {
+	words := strings.Fields(serverError(Harmless(err)))
+	if len(words) != 3 || words[0] != "ASK" && words[0] != "MOVED" {
+		return nil
+	}
+	return words
 }
 
 // apart returns the name of the server that has key, which is at node as far as the topology says.
