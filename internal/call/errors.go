@@ -132,6 +132,10 @@ func serverError(err error) string {
 	return answered.Error()
 }
 
+// Scattered reports whether err says that a slot moves from one node of a Cluster to another, and that the one that was
+// asked has only some of the keys that the call names. It counts a key that does not exist as one that it has not.
+func Scattered(err error) bool { return strings.HasPrefix(serverError(err), "TRYAGAIN") }
+
 func unknownScript(err error) bool { return strings.HasPrefix(serverError(err), "NOSCRIPT") }
 
 // Classify returns what the error of a call says about its script.

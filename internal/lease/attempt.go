@@ -257,7 +257,7 @@ func (a *attempt) Due(t time.Time, calls []*call.Call) ([]*call.Call, time.Time,
 		if do == life.ToRenew {
 			term = a.life.Term(now)
 		}
-		c = a.renewal(t, protocol.RenewOptions{Term: term})
+		c = a.renewal(t, protocol.RenewOptions{Term: term, FewKeys: call.Scattered(a.failure)})
 		c.Done = func(ints []int64, err error) { _ = a.onRenewed(c, term, ints, err) }
 	case life.ToLeave:
 		c = a.leaveCall()

@@ -240,14 +240,23 @@ func (q *Request) ReadLeave(v []int64) (r protocol.Reply, err error) {
 // Renew prepares the call that moves the expiry. If no caller of this process waits any more,
 // the call ends the lease instead, unless another process waits.
 func (q *Request) Renew(o protocol.RenewOptions) *call.Call {
-	return q.res.call(renewScript, own, q.ownerID, call.Milliseconds(o.Term), call.Flag(q.unwatched.Load()), call.MillisecondsUp(o.EnterMayArriveUntil))
+	ms, unwatched := call.Milliseconds(o.Term), q.unwatched.Load()
+	if k := &q.res.keys; o.FewKeys && !unwatched {
+		return call.New(renewScript, 3, k[0], k[3], k[8], q.ownerID, ms, 0)
+	}
+	return q.res.call(renewScript, own, q.ownerID, ms, call.Flag(unwatched), call.MillisecondsUp(o.EnterMayArriveUntil))
 }
 
+// errFewKeys says that the lease has ended, or that its load was invalidated: the next renewal finds out.
+var errFewKeys = errors.New("the lease is not among the keys that a renewal named while its slot moved")
+
 func (q *Request) ReadRenew(v []int64) (r protocol.Reply, err error) {
-	const unwanted = -1
+	const unwanted, fewKeys = -1, -2
 	switch {
-	case len(v) != 1 || v[0] < unwanted:
+	case len(v) != 1 || v[0] < fewKeys:
 		err = call.Malformed("load renew", v)
+	case v[0] == fewKeys:
+		r.Code, r.Err = life.NotSent, errFewKeys
 	case v[0] == unwanted:
 		r.Code, r.Err = life.Ended, ErrUnwanted
 	case v[0] > 0:

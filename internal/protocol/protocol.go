@@ -107,6 +107,7 @@ type RenewOptions struct {
 	HeldFor             time.Duration // how long the lease has been held, for listings
 	Counts              bool          // the reply also says how the resource is used
 	Keeps               bool          // with Counts: and whether the lease was recalled
+	FewKeys             bool          // its slot moves: name only keys that exist, see call.Scattered
 }
 
 // SetOptions describe a setting: see internal/setting.

@@ -42,7 +42,7 @@ var flightScripts = []mutation{
 	cut("flight: a lease that is given back wakes the waiters", "luascripts/loads/leave.lua", loads, "",
 		"tell((last_token()), true, 'F')", ""),
 	cut("flight: invalidated loads are renewed", "luascripts/loads/renew.lua", loads, "",
-		"expiry, token, entry = invalidated_load(member)", "expiry = nil"),
+		"expiry, token, entry = invalidated_load(owner)", "expiry = nil"),
 	cut("flight: a load ends when nobody waits", "luascripts/loads/renew.lua", loads, "",
 		"if count_waiters(token or last, key == holders) == 0 then", "if false then"),
 	cut("flight: and goes on while somebody does", "luascripts/loads/renew.lua", loads, "",

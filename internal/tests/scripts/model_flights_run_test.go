@@ -122,7 +122,11 @@ func (m *loadMachine) renew(t *rapid.T) {
 		void = m.void(t)
 		r.loads().Unwatch()
 	}
-	m.renewal(r, protocol.RenewOptions{Term: ttl, EnterMayArriveUntil: void}, func() []int64 {
+	few := !alone && rapid.Bool().Draw(t, "few keys")
+	m.renewal(r, protocol.RenewOptions{Term: ttl, EnterMayArriveUntil: void, FewKeys: few}, func() []int64 {
+		if few && m.f.held.at(r.member) <= m.f.now {
+			return []int64{-2}
+		}
 		return m.f.renew(r.member, ttl.Milliseconds(), alone, (void+999)/1000)
 	})
 }
