@@ -114,14 +114,24 @@ func (c *link) GetMany(ctx context.Context, keys []string) []Found {
 	return all
 }
 
+// A lookUp is a command of readMany. The client library may send it again: it changes nothing.
+type lookUp struct {
+	*redis.Cmd
+	tally
+}
+
+func (*lookUp) NoRetry() bool      { return false }
+func (c *lookUp) Args() []any      { c.read(c.Cmd); return c.Cmd.Args() }
+func (c *lookUp) SetErr(err error) { c.asks(err); c.Cmd.SetErr(err) }
+
 // readMany reads strings in one pipeline. If the client's hooks leave a command without a reply
 // and without an error, that is an error, not "there is none".
 func (c *link) readMany(ctx context.Context, keys []string) []Found {
 	all := make([]Found, len(keys))
 	cmds := make([]redis.Cmder, len(keys))
-	replies := make([]*redis.Cmd, len(keys))
+	replies := make([]*lookUp, len(keys))
 	for i, key := range keys {
-		replies[i] = redis.NewCmd(ctx, "get", key)
+		replies[i] = &lookUp{redis.NewCmd(ctx, "get", key), tally{link: c, key: key}}
 		replies[i].SetStepCount(1)
 		cmds[i] = replies[i]
 	}

@@ -37,6 +37,22 @@ func (c *elsewhere) Read(into []byte) (int, error) {
 	return n, nil
 }
 
+// newMoving is a Cluster client whose first node answers scripts of a test with the name of the other node, which cannot
+// be reached, hangs or breaks when they come.
+func newMoving(t *testing.T, answer, what string) *nodes {
+	n := newNodes(t)
+	n.dialled = func(addr string, conn net.Conn) (net.Conn, error) {
+		switch {
+		case addr == hangs:
+			return &elsewhere{Conn: conn, answer: "-" + answer + " 12182 " + works + "\r\n"}, nil
+		case what == "cannot be reached":
+			return nil, errRefused
+		}
+		return deaf{conn, new(atomic.Int64), what == "hangs"}, nil
+	}
+	return n
+}
+
 // A node sends calls on to another one, which cannot be reached, or has them and hangs, or breaks the connection. In the
 // latter cases nobody knows whether they ran. Each was still sent to one node only, as far as one may have run it.
 func TestCallsThatAreSentOnAndNotAnswered(t *testing.T) {
@@ -45,17 +61,7 @@ func TestCallsThatAreSentOnAndNotAnswered(t *testing.T) {
 			for _, n := range []int{1, 3} {
 				t.Run(fmt.Sprintf("%s, %s, %d", answer, what, n), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
-						cluster := newNodes(t)
-						cluster.dialled = func(addr string, conn net.Conn) (net.Conn, error) {
-							switch {
-							case addr == hangs:
-								return &elsewhere{Conn: conn, answer: "-" + answer + " 12182 " + works + "\r\n"}, nil
-							case want == NotNow:
-								return nil, errRefused
-							}
-							return deaf{conn, new(atomic.Int64), what == "hangs"}, nil
-						}
-						c := newReady(t, cluster)
+						c := newReady(t, newMoving(t, answer, what))
 						defer c.Settle()
 						calls, errs := make([]*Call, n), make([]error, n)
 						for i := range calls {
@@ -72,4 +78,17 @@ func TestCallsThatAreSentOnAndNotAnswered(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The same, of look-ups: that is no answer, and those that follow do not hold up the look-ups of the first node.
+func TestLookUpsThatAreSentOnAndNotAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newReady(t, newMoving(t, "ASK", "hangs"))
+		defer c.Settle()
+		key := "{" + keysOf[hangs] + "}" + echo.sha
+		for _, one := range c.GetMany(c.Brief(), []string{key, key}) {
+			redistest.Check(t, one.Err != nil && !HasAnswer(one.Err), "%v; want no answer", one.Err)
+		}
+		redistest.Expect(t, c.Node(key), hangs+" to "+works, "the key is at %s")
+	})
 }
