@@ -43,7 +43,7 @@ lint:
 	for m in httpcap/chitest grpccap rivercap certmagiclock gocronlock asynqrecipe; do CGO_ENABLED=1 $(GO) -C integrations/$$m vet -race ./... && $(GO) -C integrations/$$m mod tidy -diff || exit; done # -race: as their tests are built
 	for m in bench/peers examples/fencing examples/jobs examples/cron docs/migration; do $(GO) -C $$m vet ./... || exit; done # not tidied: a test dependency of redsync's and one of modernc.org/sqlite's can't be had everywhere
 	for f in scripts/*.sh .ci/run; do bash -n $$f || exit; done
-	$(GO) tool staticcheck ./...
+	tool=$$($(GO) tool -n staticcheck) && CGO_ENABLED=1 GOFLAGS="$$($(GO) env GOFLAGS) -race" $$tool ./... # -race: it reads all that the tests are built of
 
 # The randomised tests with fresh seeds, for an hour. The other targets and .ci/run take the
 # same seeds each time, so a find here is news, and no failed check of a change.
