@@ -71,6 +71,17 @@ func run(t *testing.T, n, maxRetry int, maxWait time.Duration, work func(id stri
 	return redistest.Must(inspector.GetQueueInfo("default"))(t), all.Load()
 }
 
+// A task without a key needs no permit. The semaphore refuses such a key, and asynq would archive the task.
+func TestTaskWithoutAKey(t *testing.T) {
+	caps, ran := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1}), false
+	task := capped(caps, 0, func(*asynq.Task) string { return "" })(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
+		ran = true
+		return nil
+	}))
+	redistest.NoError(t, task.ProcessTask(t.Context(), asynq.NewTask("work", nil)))
+	redistest.Check(t, ran, "the task did not run")
+}
+
 // asynq archives a task whose last attempt fails, before it asks whether that is a failure. So
 // the last attempt waits, whatever maxWait is, and none of 500 tasks without a retry is lost.
 func TestLastAttemptWaits(t *testing.T) {
