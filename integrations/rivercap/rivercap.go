@@ -130,12 +130,12 @@ func (m *Middleware) Work(ctx context.Context, job *rivertype.JobRow, doInner fu
 
 // enter takes the permits of a job. Its place in the line goes also if LimitFor panics.
 func (m *Middleware) enter(ctx context.Context, key string, permits int) (gate.Pass, error) {
-	wait := m.cfg.MaxWait
+	enter := m.gate.Enter
 	if m.lines.join(key) > m.cfg.MaxWaiters {
-		wait = 0
+		enter = m.gate.Try
 	}
 	defer m.lines.leave(key)
-	return m.gate.Enter(ctx, key, permits, wait)
+	return enter(ctx, key, permits, m.cfg.MaxWait)
 }
 
 // postpone returns the error for a job that got no permit.

@@ -168,6 +168,29 @@ func TestStops(t *testing.T) {
 	captest.WantState(t, caps, 0, 0)
 }
 
+// A Redis that hangs holds up no worker for longer than MaxWait, also not by a job beyond MaxWaiters.
+func TestHungRedis(t *testing.T) {
+	server := redistest.StartServer(t, redistest.Newest(t))
+	caps := captest.New(t, server.Client(), semaphore.Config{Limit: 2})
+	capped := redistest.Must(rivercap.New(caps, rivercap.Config{
+		Key: func(*rivertype.JobRow) string { return tenant }, MaxWaiters: 1, MaxWait: 300 * time.Millisecond,
+	}))(t)
+	work := func() error {
+		return capped.Work(context.Background(), &rivertype.JobRow{}, func(context.Context) error { return nil })
+	}
+	redistest.WantErr(t, work())
+	server.Pause()
+	began, ends := time.Now(), make(chan error, 2)
+	for range 2 {
+		go func() { ends <- work() }()
+	}
+	for range 2 {
+		redistest.WantErr(t, redistest.Get(t, "the end of a job", ends), &rivertype.JobSnoozeError{})
+	}
+	redistest.Check(t, !redistest.Over(began, 2*time.Second), "the jobs held up their workers for %v", time.Since(began))
+	server.Resume()
+}
+
 // While Redis cannot be asked, a job is snoozed for the UnavailableDelay and up to half of it. TestRefusedAndLostJobs
 // shows that a snooze loses no job and uses up no attempt.
 func TestUnavailable(t *testing.T) {

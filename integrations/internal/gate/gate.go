@@ -57,6 +57,17 @@ type Pass struct {
 // empty key needs no permit. Errors are those of AcquireN. With failOpen, Enter lets the work
 // in without permits instead of returning an error of KindUnavailable, unless ctx has ended.
 func (g *Gate) Enter(ctx context.Context, key string, n int, wait time.Duration) (Pass, error) {
+	return g.enter(ctx, key, n, wait, (*semaphore.Semaphore).AcquireN)
+}
+
+// Try is Enter that does not wait for permits, and for up to wait for an answer.
+func (g *Gate) Try(ctx context.Context, key string, n int, wait time.Duration) (Pass, error) {
+	return g.enter(ctx, key, n, wait, (*semaphore.Semaphore).TryAcquireN)
+}
+
+type take func(sem *semaphore.Semaphore, ctx context.Context, key string, n int) (*semaphore.Lease, error)
+
+func (g *Gate) enter(ctx context.Context, key string, n int, wait time.Duration, take take) (Pass, error) {
 	if key == "" {
 		return Pass{}, nil
 	}
@@ -68,7 +79,7 @@ func (g *Gate) Enter(ctx context.Context, key string, n int, wait time.Duration)
 	case wait <= 0:
 		p.lease, err = g.sem.TryAcquireN(ctx, key, n)
 	default:
-		err = p.acquire(ctx, key, n, wait)
+		err = p.acquire(ctx, key, n, wait, take)
 	}
 	if err == nil {
 		return p, nil
@@ -87,12 +98,12 @@ func (g *Gate) without(ctx context.Context, err error) (Pass, error) {
 	return Pass{}, err
 }
 
-// acquire waits for permits for up to wait. Its ctx is also the parent of the lease's, so it
+// acquire takes permits within wait. Its ctx is also the parent of the lease's, so it
 // must outlive the wait: a timer that is stopped at the grant ends it, and no deadline.
-func (p *Pass) acquire(ctx context.Context, key string, n int, wait time.Duration) error {
+func (p *Pass) acquire(ctx context.Context, key string, n int, wait time.Duration, take take) error {
 	waiting, cancel := context.WithCancel(nested.Calm{Context: ctx})
 	timer := time.AfterFunc(wait, cancel)
-	lease, err := p.gate.sem.AcquireN(waiting, key, n)
+	lease, err := take(p.gate.sem, waiting, key, n)
 	switch {
 	case timer.Stop() && err == nil:
 		p.lease, p.cancel = lease, cancel
