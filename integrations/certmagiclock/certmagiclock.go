@@ -40,8 +40,10 @@ var (
 )
 
 // New returns a Storage that keeps its files in storage and takes its locks from m. All servers that share the files
-// must use a mutex of the same family. The TTL of m is how long the name of a crashed server stays locked. New's error
-// matches leasehold.ErrInvalid. The caller keeps both, and closes m after CertMagic has stopped.
+// must use a mutex of the same family. The TTL of m is how long the name of a crashed server stays locked. Without a
+// MaxWait of m, a server waits for another one's attempts for as long as they take: CertMagic does not try again to
+// obtain a new name after an error of Lock. New's error matches leasehold.ErrInvalid. The caller keeps both, and closes m
+// after CertMagic has stopped.
 func New(storage certmagic.Storage, m *mutex.Mutex) (*Storage, error) {
 	if err := errors.Join(
 		keys.Unless(storage != nil, "storage", "is nil; want a certmagic.Storage"),

@@ -138,6 +138,34 @@ func TestTenServersObtainOneCertificate(t *testing.T) {
 	})
 }
 
+// A lock that failed in an outage puts a renewal off. A new name is forgotten until CertMagic is told to manage it again.
+func TestOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb, issuer := leaseholdtest.Client(t), newAuthority(t)
+		magic := instance(t, newStorage(t, t.TempDir(), newMutex(t, rdb, "f", 0)), issuer)
+		const day = 24 * time.Hour
+		issued := func(want int32, is string) {
+			redistest.Require(t, issuer.issued.Load(), want, "%d certificates were issued; the documentation says that "+is)
+		}
+		manage := func() { redistest.WantErr(t, magic.ManageAsync(t.Context(), []string{name})) }
+		end := leaseholdtest.Outage(rdb)
+		manage()
+		time.Sleep(time.Minute)
+		end()
+		time.Sleep(40 * day) // CertMagic gives up after 30
+		issued(0, "a new name is not obtained")
+		manage()
+		time.Sleep(time.Minute)
+		issued(1, "it is obtained when it is managed again")
+		end = leaseholdtest.Outage(rdb)
+		time.Sleep(61 * day) // of 90
+		end()
+		issued(1, "Lock returns an error")
+		time.Sleep(day)
+		issued(2, "a renewal comes later")
+	})
+}
+
 // The name of a crashed server is free after the TTL, however long CertMagic wanted to hold it.
 func TestCrashedHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
