@@ -95,7 +95,8 @@ func (c *Capped) Unary() grpc.UnaryServerInterceptor {
 
 // Stream returns the interceptor of streams. A stream holds its permits until its handler
 // returns. Its client learns of a refusal at its first Recv. The loss of a lease ends the
-// stream's ctx, but cannot wake a handler that is blocked in Recv. Else it is like Unary.
+// stream's ctx, but cannot wake a handler that is blocked in Recv, or in Send to a client that
+// does not read. Else it is like Unary.
 func (c *Capped) Stream() grpc.StreamServerInterceptor {
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		return c.run(stream.Context(), info.FullMethod, nil, stream.SetTrailer, func(ctx context.Context) error {

@@ -278,3 +278,33 @@ func TestLossDoesNotWakeRecv(t *testing.T) {
 		wantCode(t, err, codes.Aborted)
 	})
 }
+
+// Neither is one in Send, to a client that does not read.
+func TestLossDoesNotWakeSend(t *testing.T) {
+	caps := captest.New(t, redistest.MiniClient(t), semaphore.Config{Limit: 1})
+	var sent atomic.Int32
+	_, client := start(t, caps, grpccap.Config{}, &service{stream: func(stream pb.TestService_FullDuplexCallServer) error {
+		for stream.Context().Err() == nil {
+			if err := stream.Send(&pb.StreamingOutputCallResponse{Payload: &pb.Payload{Body: make([]byte, 1<<16)}}); err != nil {
+				return err
+			}
+			sent.Add(1)
+		}
+		return stream.Context().Err()
+	}})
+	stream, err := client.FullDuplexCall(t.Context())
+	redistest.WantErr(t, err)
+	redistest.Eventually(t, "the handler is blocked", func() bool {
+		before := sent.Load()
+		<-time.After(100 * time.Millisecond)
+		return before > 0 && sent.Load() == before
+	})
+	blocked := sent.Load()
+	captest.Revoke(t, caps)
+	<-time.After(100 * time.Millisecond)
+	redistest.Expect(t, sent.Load(), blocked, "Send returned, after %d messages: the documentation says otherwise")
+	for err == nil { // what it had sent, and then its end
+		_, err = stream.Recv()
+	}
+	wantCode(t, err, codes.Aborted)
+}
