@@ -115,6 +115,19 @@ func TestHungRedis(t *testing.T) {
 	}
 }
 
+// The error of a request in an outage names the key, also of a later one for which nothing was sent.
+func TestErrorsOfAnOutageNameTheKey(t *testing.T) {
+	nowhere := redistest.MiniClient(t, func(o *redis.Options) { o.Addr = "127.0.0.1:1" })
+	var seen error
+	h := capped(t, captest.New(t, nowhere, semaphore.Config{Limit: 1}), httpcap.Config{Unavailable: func(_ http.ResponseWriter, _ *http.Request, err error) {
+		seen = err
+	}}, nil)
+	for range 2 {
+		ask(t, h)
+		redistest.WantErr(t, seen, leasehold.ErrUnavailable, redistest.Says("semaphore: ", "/"+tenant+": ", "connection refused"))
+	}
+}
+
 // A short Wait bounds what an unknown outage costs, too, also where no connection comes about.
 func TestWaitBoundsTheOutage(t *testing.T) {
 	for name, connected := range map[string]bool{"with a connection": true, "without one": false} {

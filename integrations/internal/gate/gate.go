@@ -15,6 +15,7 @@ import (
 	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/call"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/lease"
 	"github.com/leasehold-go/leasehold/internal/nested"
 	"github.com/leasehold-go/leasehold/internal/several"
 	"github.com/leasehold-go/leasehold/semaphore"
@@ -187,6 +188,8 @@ func (p Pass) release() {
 // that of a request that can never be served: nothing is sent for it.
 type server struct {
 	client   *call.Client
+	manager  *lease.Manager
+	of       string // the key of the caller
 	key      string // in Redis
 	replicas bool   // they have to confirm each grant
 }
@@ -200,7 +203,7 @@ func (g *Gate) serverOf(key string, n int) server {
 	if err != nil {
 		return server{}
 	}
-	return server{part.Manager.Client(), res.FirstKey(), part.Manager.NeedsReplicas()}
+	return server{part.Manager.Client(), part.Manager, key, res.FirstKey(), part.Manager.NeedsReplicas()}
 }
 
 // reachable costs nothing unless the server is known to be away, and 100 ms at most.
@@ -209,7 +212,7 @@ func (s server) reachable(ctx context.Context) error {
 		return nil
 	}
 	if err := s.client.Reachable(ctx, s.key); err != nil {
-		return errors.Join(leasehold.ErrUnavailable, err, ctx.Err())
+		return s.manager.Reject("acquire", s.of, leasehold.ErrUnavailable, err, ctx.Err())
 	}
 	return nil
 }
