@@ -81,7 +81,8 @@ func New(sem *semaphore.Semaphore, cfg Config) (*Capped, error) {
 //
 // A refused call gets codes.ResourceExhausted, with RetryInfo for clients that read it, and
 // the trailer grpc-retry-pushback-ms for the retry policy of gRPC itself, which does not. A
-// call that can never be served gets codes.Internal, and only interceptors around this one see why.
+// call that can never be served gets codes.Internal, and one for which Redis cannot be asked
+// codes.Unavailable. Only interceptors around this one see why.
 func (c *Capped) Unary() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (res any, err error) {
 		setTrailer := func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) }
@@ -136,14 +137,16 @@ func (c *Capped) run(ctx context.Context, method string, req any, setTrailer fun
 	return err
 }
 
-// A mistake says what is wrong to the interceptors around this one. It names the key, so the client gets only the status.
-type mistake struct{ error }
-
-func (m mistake) Unwrap() error { return m.error }
-
-func (mistake) GRPCStatus() *status.Status {
-	return status.New(codes.Internal, leasehold.ErrInvalid.Error())
+// hidden says why to the interceptors around this one. Its error names the key, so the client gets only the status.
+type hidden struct {
+	error
+	code codes.Code
+	told error // the text for the client
 }
+
+func (h hidden) Unwrap() error { return h.error }
+
+func (h hidden) GRPCStatus() *status.Status { return status.New(h.code, h.told.Error()) }
 
 // refusal returns the status of a call that got no permit.
 func refusal(ctx context.Context, err error, setTrailer func(metadata.MD)) error {
@@ -151,9 +154,9 @@ func refusal(ctx context.Context, err error, setTrailer func(metadata.MD)) error
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
 	case gate.KindOf(err) == gate.KindInvalid:
-		return mistake{err}
+		return hidden{err, codes.Internal, leasehold.ErrInvalid}
 	case gate.KindOf(err) == gate.KindUnavailable:
-		return status.Error(codes.Unavailable, leasehold.ErrUnavailable.Error())
+		return hidden{err, codes.Unavailable, leasehold.ErrUnavailable}
 	}
 	after := gate.RetryAfter(err)
 	setTrailer(metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt((after+time.Millisecond-1).Milliseconds(), 10)))

@@ -208,12 +208,20 @@ func TestMistakeAndUnavailable(t *testing.T) {
 		wantCode(t, err, codes.Internal)
 		redistest.Expect(t, status.Convert(err).Message(), "invalid argument", "the client is told %q, not of keys")
 		info := &grpc.UnaryServerInfo{FullMethod: "m"}
-		_, err = redistest.Must(grpccap.New(caps, cfg))(t).Unary()(t.Context(), nil, info, nil)
-		redistest.WantErr(t, err, leasehold.ErrInvalid, redistest.Says("2 permits"))
+		outside := func() error {
+			_, err := redistest.Must(grpccap.New(caps, cfg))(t).Unary()(t.Context(), nil, info, func(context.Context, any) (any, error) { return nil, nil })
+			return err
+		}
+		redistest.WantErr(t, outside(), leasehold.ErrInvalid, redistest.Says("2 permits"))
 		redistest.Check(t, !handled, "the handler ran")
 		redistest.WantErr(t, caps.Close(t.Context()))
 		permits = 1
-		wantCode(t, call(t.Context(), client), want)
+		err = call(t.Context(), client)
+		wantCode(t, err, want)
+		if !failOpen {
+			redistest.Expect(t, status.Convert(err).Message(), "redis unavailable", "the client is told %q, not of keys")
+			redistest.WantErr(t, outside(), leasehold.ErrClosed, redistest.Says("/"+tenant+": "))
+		}
 	}
 }
 
