@@ -119,15 +119,15 @@ func TestOldServerIsRefusedByTheFirstCallOfAnyKind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rdb := redistest.MiniClient(t)
 			var sent atomic.Int32
-			rdb.AddHook(&redistest.Hooks{Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-				if isOurs(cmd) {
+			rdb.AddHook(redistest.Around(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+				if isOurs(cmds[0]) {
 					sent.Add(1)
 				}
-				if old(cmd) {
-					return cmd.Err()
+				if old(cmds[0]) {
+					return cmds[0].Err()
 				}
-				return next(ctx, cmd)
-			}})
+				return send()
+			}))
 			c, _ := NewClient(rdb)
 			calls := map[string]func() error{
 				"Time": func() error { _, err := c.Time(t.Context(), "k"); return err },

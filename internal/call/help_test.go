@@ -48,13 +48,13 @@ func newBubble(t *testing.T, mod ...func(*redis.Options)) (*redis.Client, *Clien
 func isOurs(cmd redis.Cmder) bool { return strings.HasPrefix(cmd.Name(), "eval") }
 
 // ours is a hook around the commands of this package, sent alone or together.
-func ours(around redistest.Around) redis.Hook {
-	return redistest.Around(func(ctx context.Context, cmds []redis.Cmder, send func() error) error {
+func ours(around redistest.Around) redistest.Around {
+	return func(ctx context.Context, cmds []redis.Cmder, send func() error) error {
 		if !isOurs(cmds[0]) {
 			return send()
 		}
 		return around(ctx, cmds, send)
-	})
+	}
 }
 
 // sends lets everything pass.
@@ -87,15 +87,10 @@ func newHeld(t *testing.T) *held {
 		<-h.gate
 		return send()
 	}
-	rdb.AddHook(&redistest.Hooks{Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		if !isOurs(cmd) {
-			return next(ctx, cmd)
-		}
-		return h.alone(ctx, []redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
-	}, Pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
-		if !isOurs(cmds[0]) {
-			return next(ctx, cmds)
-		}
+	alone := func(ctx context.Context, cmds []redis.Cmder, send func() error) error {
+		return h.alone(ctx, cmds, send)
+	}
+	together := func(ctx context.Context, cmds []redis.Cmder, send func() error) error {
 		var keys []string
 		for _, cmd := range cmds {
 			key, _ := cmd.Args()[3].(string)
@@ -104,8 +99,9 @@ func newHeld(t *testing.T) *held {
 		h.mu.Lock()
 		h.pipelines = append(h.pipelines, keys)
 		h.mu.Unlock()
-		return h.together(ctx, cmds, func() error { return next(ctx, cmds) })
-	}})
+		return h.together(ctx, cmds, send)
+	}
+	rdb.AddHook(redistest.Apart{Around: ours(alone), Together: ours(together)})
 	return h
 }
 

@@ -24,17 +24,15 @@ func withLookUps(t *testing.T, pipelined func(n int, gate chan struct{}), test f
 			redistest.WantErr(t, rdb.Set(t.Context(), fmt.Sprint("k", i), i, 0).Err())
 		}
 		gate := make(chan struct{})
-		rdb.AddHook(&redistest.Hooks{Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			if cmd.Name() == "get" {
-				<-gate
+		gets := func(held func(n int)) redistest.Around {
+			return func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+				if cmds[0].Name() == "get" {
+					held(len(cmds))
+				}
+				return send()
 			}
-			return next(ctx, cmd)
-		}, Pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
-			if cmds[0].Name() == "get" {
-				pipelined(len(cmds), gate)
-			}
-			return next(ctx, cmds)
-		}})
+		}
+		rdb.AddHook(redistest.Apart{Around: gets(func(int) { <-gate }), Together: gets(func(n int) { pipelined(n, gate) })})
 		test(t, c, gate)
 	})
 }

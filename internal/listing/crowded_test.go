@@ -172,9 +172,9 @@ func TestLeaseThatIsRenewedDuringASlowListingIsListed(t *testing.T) {
 				}
 				redistest.WantErr(t, rdb.Ping(t.Context()).Err()) // it has a connection
 				var readings atomic.Int32                         // of the server's clock
-				rdb.AddHook(&redistest.Hooks{Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+				rdb.AddHook(redistest.Around(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
 					switch {
-					case cmd.Name() != "time":
+					case cmds[0].Name() != "time":
 					case readings.Add(1) == 1:
 						set(member, time.Second)
 						set(expired, time.Second)
@@ -182,8 +182,8 @@ func TestLeaseThatIsRenewedDuringASlowListingIsListed(t *testing.T) {
 						set(member, time.Minute)
 						time.Sleep(1100 * time.Millisecond)
 					}
-					return next(ctx, cmd)
-				}})
+					return send()
+				}))
 				s := redistest.Must(listing.New(rdb, prefix).State(t.Context(), r, listing.Bounds{}))(t)
 				redistest.Check(t, len(s.Holders) == 1 && s.Holders[0].ID == handle[:8]+"-1", "listed are %+v", s.Holders)
 			})

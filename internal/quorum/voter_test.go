@@ -217,10 +217,10 @@ func TestRepeatedLeaveWaitsOnce(t *testing.T) {
 func TestLookAtTheMemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := aVoter(t)
-		silent := &redistest.Hooks{Process: func(context.Context, redis.Cmder, redis.ProcessHook) error {
+		silent := redistest.Around(func(context.Context, []redis.Cmder, func() error) error {
 			time.Sleep(3 * late)
 			return errors.New("no answer")
-		}}
+		})
 		for _, s := range v.f.servers {
 			s.rdb.AddHook(silent)
 			s.client.CountQuestions(v.f.active.Go)

@@ -14,15 +14,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leasehold-go/leasehold/internal/call"
-	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 // Wire is a client's way to Redis, of any topology, that can be cut: its connections are then closed, no
 // other is made, and commands fail without being sent. It also counts what is sent. Commands go by their
 // names, in lower case, and scripts by those of call.ScriptName.
 type Wire struct {
-	redistest.Hook
-
 	// Patience is how long a command waits at a gate before it fails, as a client
 	// that waits for an answer does; 0 is for ever.
 	Patience time.Duration
@@ -197,6 +194,9 @@ func fail(cmds []redis.Cmder, err error) {
 		c.SetErr(err)
 	}
 }
+
+// DialHook does nothing: connections are made by Dialer.
+func (w *Wire) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook counts and cuts single commands.
 func (w *Wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {

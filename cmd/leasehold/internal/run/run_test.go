@@ -29,12 +29,12 @@ func TestMain(m *testing.M) {
 func TestNoAnswerIsNotBusy(t *testing.T) {
 	rdb := redistest.MiniClient(t)
 	silent := 2
-	rdb.AddHook(&redistest.Hooks{Pipeline: func(ctx context.Context, cmds []redis.Cmder, next redis.ProcessPipelineHook) error {
+	rdb.AddHook(redistest.Around(func(_ context.Context, _ []redis.Cmder, send func() error) error {
 		if silent--; silent >= 0 {
 			return io.ErrUnexpectedEOF
 		}
-		return next(ctx, cmds)
-	}})
+		return send()
+	}))
 	f := &family{rdbs: []redis.UniversalClient{rdb}, stream: redistest.Name(t)}
 	err := f.awaitRevoked(t.Context(), true)
 	redistest.Check(t, err == nil && silent < 0, "%v, with %d silent pipelines left", err, silent)

@@ -158,10 +158,10 @@ func TestPublicationOverALongWay(t *testing.T) {
 		var trip atomic.Int64
 		trip.Store(int64(300 * time.Millisecond))
 		rdb := f.Connect(&harness.Wire{})
-		rdb.AddHook(&redistest.Hooks{Process: func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		rdb.AddHook(redistest.Around(func(_ context.Context, _ []redis.Cmder, send func() error) error {
 			time.Sleep(time.Duration(trip.Load()))
-			return next(ctx, cmd)
-		}})
+			return send()
+		}))
 		g := openOn[string](f, rdb)
 		first, l, _ := f.loading(g, "k")
 		joins := fetch(f, f.Context(), g, "k", never(f))
