@@ -206,6 +206,13 @@ func (f *Fixture) BreakIdle(rdb *redis.Client, w *Wire, n int) {
 	w.Heal()
 }
 
+// Within is a ctx that ends after d.
+func (f *Fixture) Within(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(f.Context(), d)
+	f.Cleanup(cancel)
+	return ctx
+}
+
 // Handle is what each package's New makes, as far as closing goes.
 type Handle interface {
 	Close(ctx context.Context) error

@@ -306,8 +306,7 @@ func TestCallersThatLeaveAreNoOutage(t *testing.T) {
 		told := new(harness.Told)
 		m := redistest.Must(mutex.NewQuorum(distant(f, 300*time.Millisecond), mutex.Config{Name: f.Family, TTL: 6 * time.Second, Observer: told}))(f)
 		leaves := func(key string, after time.Duration) {
-			ctx, cancel := context.WithTimeout(f.Context(), after)
-			defer cancel()
+			ctx := f.Within(after)
 			redistest.WantErr(f, redistest.ErrorOf(m.Lock(ctx, key)), context.DeadlineExceeded)
 		}
 		leaves("first", 100*time.Millisecond)
@@ -362,8 +361,7 @@ func TestAShortAbsenceBesideARefusal(t *testing.T) {
 		redistest.WantErr(f, redistest.Must(m.Lock(f.Context(), "k"))(f).Unlock())
 		faulty.Store(true)
 		time.AfterFunc(5*time.Second, func() { faulty.Store(false) })
-		ctx, cancel := context.WithTimeout(f.Context(), 20*time.Second)
-		defer cancel()
+		ctx := f.Within(20 * time.Second)
 		led := false
 		err := m.Lead(ctx, "k", func(ctx context.Context, _ uint64) error { led = true; <-ctx.Done(); return nil })
 		redistest.Check(f, led && errors.Is(err, context.DeadlineExceeded), "Lead gave up: %v", err)

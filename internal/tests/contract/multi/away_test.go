@@ -1,7 +1,6 @@
 package multi
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -51,8 +50,7 @@ func TestNothingIsTriedBehindAServerThatIsAway(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		well, sick := f.apart()
 		sick.wire.GoAway(func() { _, _ = sick.locks.TryLock(f.Context(), "w") })
-		ctx, leave := context.WithTimeout(f.Context(), time.Second)
-		defer leave()
+		ctx := f.Within(time.Second)
 		w := harness.Begin(f, func() error {
 			return redistest.ErrorOf(multi.Acquire(ctx, multi.Lock(sick.locks, "a"), multi.Lock(well.locks, "b")))
 		})

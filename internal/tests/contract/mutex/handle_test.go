@@ -90,8 +90,7 @@ func TestLockedTwice(t *testing.T) {
 		for _, turns := range []time.Duration{0, 20 * time.Millisecond} {
 			m, _ := f.open(localFor(turns))
 			other, _ := f.open(localFor(turns))
-			ctx, cancel := context.WithTimeout(f.Context(), 20*time.Second)
-			defer cancel()
+			ctx := f.Within(20 * time.Second)
 			never := func(context.Context, uint64) error { f.Error("it ran"); return nil }
 			err := m.Do(ctx, "k", func(outer context.Context, _ uint64) error {
 				inner := context.WithValue(outer, ctxKey{}, "v")
@@ -186,8 +185,7 @@ func TestShutdownEndsWithALostLockOrItsCtx(t *testing.T) {
 
 		m, _ = f.open()
 		held := f.take(m, "k")
-		ctx, cancel := context.WithTimeout(f.Context(), 3*time.Second)
-		defer cancel()
+		ctx := f.Within(3 * time.Second)
 		began := time.Now()
 		redistest.WantErr(f, shutDown(f, ctx, m).Failed(), context.DeadlineExceeded)
 		redistest.Expect(f, time.Since(began), 3*time.Second, "it took %v")

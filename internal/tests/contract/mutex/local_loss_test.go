@@ -126,8 +126,7 @@ func TestLossMatchesNoCtxOfARenewal(t *testing.T) {
 		}
 		l := f.take(open(ttl(time.Second)), "extended")
 		exhausted.Store(true)
-		ctx, cancel := context.WithTimeout(f.Context(), 50*time.Millisecond)
-		defer cancel()
+		ctx := f.Within(50 * time.Millisecond)
 		redistest.WantErr(f, l.Extend(ctx, time.Second), context.DeadlineExceeded)
 		lost(l)
 		m := open(ttl(3*time.Second), localFor(500*time.Millisecond))

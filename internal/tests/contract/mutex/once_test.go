@@ -273,14 +273,12 @@ func TestLeadEndsWithCtxAsItIsRefused(t *testing.T) {
 func TestLeadStartsAtMostOnceASecond(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		m, wire := f.open()
-		ctx, cancel := context.WithTimeout(f.Context(), 4500*time.Millisecond)
-		defer cancel()
+		ctx := f.Within(4500 * time.Millisecond)
 		runs := 0
 		redistest.WantErr(f, m.Lead(ctx, "leader", func(context.Context, uint64) error { runs++; return nil }), context.DeadlineExceeded)
 		redistest.Expect(f, runs, 5, "it ran %d times in 4.5 s")
 		// While Redis is away the process stands again, ever more slowly.
-		ctx, cancel = context.WithTimeout(f.Context(), 20*time.Second)
-		defer cancel()
+		ctx = f.Within(20 * time.Second)
 		wire.Cut()
 		time.AfterFunc(15*time.Second, wire.Heal)
 		runs = 0

@@ -50,8 +50,7 @@ func TestRedisIsAway(t *testing.T) {
 				redistest.AtMost(f, time.Since(began), away, "%s no. %d took %v", name, i)
 			}
 		}
-		ctx, cancel := context.WithTimeout(f.Context(), time.Millisecond)
-		defer cancel()
+		ctx := f.Within(time.Millisecond)
 		time.Sleep(time.Second)
 		redistest.WantErr(f, redistest.ErrorOf(s.TryAcquire(ctx, "k")), context.DeadlineExceeded)
 		wire.Heal()
@@ -176,8 +175,7 @@ func TestSilentRedisIsNoBusyTenant(t *testing.T) {
 		for _, end := range []string{"MaxWait", "ctx"} {
 			t.Run(name+", "+end, func(t *testing.T) {
 				withAndWithoutLocalFor(t, 50*time.Millisecond, func(f *fixture, local time.Duration) {
-					bounded, cancel := context.WithTimeout(f.Context(), sc.wait)
-					defer cancel()
+					bounded := f.Within(sc.wait)
 					ctx, mod := bounded, localFor(local)
 					if end == "MaxWait" {
 						ctx, mod = f.Context(), func(c *semaphore.Config) { c.LocalFor, c.MaxWait = local, sc.wait }

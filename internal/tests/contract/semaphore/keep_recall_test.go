@@ -122,8 +122,7 @@ func TestContendedPermitIsNotKept(t *testing.T) {
 func TestLostRecall(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		b, _ := f.open()
-		ctx, cancel := context.WithTimeout(f.Context(), redistest.Soon)
-		defer cancel()
+		ctx := f.Within(redistest.Soon)
 		for name, ask := range map[string]func(ctx context.Context, key string) (*semaphore.Lease, error){"Acquire": b.Acquire, "TryAcquire": b.TryAcquire} {
 			a, w := f.keeper(keepFor(2 * time.Second))
 			f.inspect(a, name)       // so that it has a connection

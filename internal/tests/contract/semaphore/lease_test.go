@@ -43,8 +43,7 @@ func TestDo(t *testing.T) {
 			redistest.WantText(f, do(f.Context(), "", never), "leasehold: semaphore: "+op+" ", "key is empty")
 		}
 		l := f.take(s, "k", 1)
-		ctx, cancel := context.WithTimeout(f.Context(), 50*time.Millisecond)
-		defer cancel()
+		ctx := f.Within(50 * time.Millisecond)
 		redistest.WantErr(f, s.Do(ctx, "k", never), context.DeadlineExceeded, redistest.Says("leasehold: semaphore: do "+f.Family+"/k: "))
 		release(f, l)
 		// Redis cannot confirm the release, but the work was done under the lease: that is no failure of it.
@@ -92,8 +91,7 @@ func TestPermitsTakenTwice(t *testing.T) {
 			if name == "total" {
 				keys, set = []string{"k", "other", "third"}, func(n int) error { return s.SetTotal(f.Context(), n) }
 			}
-			ctx, cancel := context.WithTimeout(f.Context(), 20*time.Second)
-			defer cancel()
+			ctx := f.Within(20 * time.Second)
 			err := s.DoN(ctx, keys[0], 2, func(two context.Context) error {
 				return s.Do(two, keys[1], func(three context.Context) error {
 					never := func(context.Context) error { f.Errorf("%s: it ran", name); return nil }
@@ -147,8 +145,7 @@ func TestCloseAfterTheClientSaysWhatItLeft(t *testing.T) {
 		s := redistest.Must(semaphore.New(rdb, semaphore.Config{Name: f.Family, Limit: 1, TTL: 2 * time.Second}))(f)
 		redistest.Must(s.Acquire(f.Context(), "k"))(f)
 		redistest.WantErr(f, rdb.Close())
-		ctx, cancel := context.WithTimeout(f.Context(), 100*time.Millisecond)
-		defer cancel()
+		ctx := f.Within(100 * time.Millisecond)
 		began := time.Now()
 		err := s.Close(ctx)
 		redistest.AtMost(f, time.Since(began), 1500*time.Millisecond, "Close took %v")

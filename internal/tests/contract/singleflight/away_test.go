@@ -59,7 +59,7 @@ func TestRedisIsAway(t *testing.T) {
 				"inspect": {func() error { return redistest.ErrorOf(g.Inspect(f.Context(), "k")) }, 0},
 				"do many": {func() error { return doMany(f, f.Context(), g, []string{"k", "l"}, newBatches()).got() }, 2},
 				"a short ctx": {func() error {
-					_, err := g.Do(f.within(time.Millisecond), "k", never(f))
+					_, err := g.Do(f.Within(time.Millisecond), "k", never(f))
 					return errors.Join(err, harness.ErrRefused)
 				}, 1},
 			} {

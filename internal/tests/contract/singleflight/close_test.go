@@ -55,7 +55,7 @@ func TestCloseIsBoundedByItsCtx(t *testing.T) {
 			g, other, _ := f.two()
 			first, l, _ := f.loading(g, "k") // ignores its ctx
 			began := time.Now()
-			err := end(g, f.within(3*time.Second))
+			err := end(g, f.Within(3*time.Second))
 			redistest.WantErr(f, err, context.DeadlineExceeded, redistest.Not(leasehold.ErrUnavailable), redistest.Says("singleflight: close "+f.Family, "loader"))
 			redistest.Expect(f, time.Since(began), 3*time.Second, "it took %v")
 			redistest.WantErr(f, first.Failed(), leasehold.ErrClosed)
@@ -87,7 +87,7 @@ func TestCloseOfWhatRedisDoesNotAnswer(t *testing.T) {
 			g, w := f.open()
 			begin(f, g, w)
 			synctest.Wait()
-			redistest.WantErr(f, g.Close(f.within(time.Second/2)), context.DeadlineExceeded, leasehold.ErrUnavailable)
+			redistest.WantErr(f, g.Close(f.Within(time.Second/2)), context.DeadlineExceeded, leasehold.ErrUnavailable)
 			redistest.NoError(f, g.Close(f.Context()))
 		})
 	}
@@ -166,7 +166,7 @@ func TestCloseWaitsForCopiesInMemory(t *testing.T) {
 			hang(f, g, w)
 			time.Sleep(time.Second)
 			began := time.Now()
-			redistest.WantErr(f, g.Close(f.within(time.Second)), context.DeadlineExceeded, leasehold.ErrUnavailable)
+			redistest.WantErr(f, g.Close(f.Within(time.Second)), context.DeadlineExceeded, leasehold.ErrUnavailable)
 			redistest.Expect(f, time.Since(began), time.Second, "Close took %v")
 			redistest.NoError(f, g.Close(f.Context()))
 			redistest.AtLeast(f, time.Since(began), clientPatience-time.Second, "the second Close ended after %v")

@@ -343,7 +343,7 @@ func TestDoManyWithACtxThatPanics(t *testing.T) {
 		redistest.Must(g.DoMany(f.Context(), keys, newBatches().load))(f)
 		for n := range 25 {
 			calls := atomic.Int64{}
-			ctx := harness.BrokenCtx{Context: f.within(time.Minute), Before: func(string) {
+			ctx := harness.BrokenCtx{Context: f.Within(time.Minute), Before: func(string) {
 				if calls.Add(1) == int64(n) {
 					panic("oh no")
 				}

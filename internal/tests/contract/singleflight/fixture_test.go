@@ -125,13 +125,6 @@ func inspect[T any](t testing.TB, g *singleflight.Group[T], key string) singlefl
 	return redistest.Must(g.Inspect(context.Background(), key))(t)
 }
 
-// within is a ctx that ends after d.
-func (f *fixture) within(d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(f.Context(), d)
-	f.Cleanup(cancel)
-	return ctx
-}
-
 // peekErr is the error of a Peek.
 func peekErr[T any](ctx context.Context, g *singleflight.Group[T], key string) error {
 	_, _, err := g.Peek(ctx, key)

@@ -320,7 +320,7 @@ func TestPutWhoseCodecHangs(t *testing.T) {
 			g, _ := f.open(func(c *singleflight.Config[string]) {
 				mod(c, func() error { calls.Add(1); <-over; return nil })
 			})
-			ctx := f.within(time.Second)
+			ctx := f.Within(time.Second)
 			for range 2 {
 				redistest.WantErr(f, g.Put(ctx, "k", "v"), context.DeadlineExceeded)
 			}

@@ -48,7 +48,7 @@ func TestInvalidateFails(t *testing.T) {
 		redistest.WantErr(f, keysError(f, err, "a", "b")["b"], leasehold.ErrUnavailable, harness.ErrCut)
 		redistest.Between(f, time.Since(began), 3*time.Second, 4*time.Second, "tried for %v")
 		began = time.Now()
-		err = g.Invalidate(f.within(time.Second), "a", "b")
+		err = g.Invalidate(f.Within(time.Second), "a", "b")
 		redistest.WantErr(f, err, context.DeadlineExceeded, leasehold.ErrUnavailable, redistest.Says(f.Family+"/a", f.Family+"/b"))
 		redistest.Expect(f, time.Since(began), time.Second, "returned after %v")
 		wire.Heal()

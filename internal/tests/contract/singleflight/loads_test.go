@@ -56,7 +56,7 @@ func TestHookThatEndsTheReleaseOfAPermit(t *testing.T) {
 			}
 			return nil
 		})
-		ctx := f.within(time.Second)
+		ctx := f.Within(time.Second)
 		for _, key := range []string{"a", "b"} {
 			redistest.NoError(f, redistest.ErrorOf(g.Do(ctx, key, func(context.Context) (string, error) { return "v", nil })))
 		}

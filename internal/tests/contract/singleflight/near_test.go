@@ -241,7 +241,7 @@ func TestNearCopyOutlivesACallerThatLeaves(t *testing.T) {
 		warm(f, g, "k", "v")
 		over := make(chan struct{})
 		codec.unmarshal = func() error { <-over; return nil }
-		redistest.WantErr(f, peekErr(f.within(time.Second), g, "k"), context.DeadlineExceeded)
+		redistest.WantErr(f, peekErr(f.Within(time.Second), g, "k"), context.DeadlineExceeded)
 		close(over)
 		wantPeek(f, g, "k", "v", singleflight.Near)
 	})
