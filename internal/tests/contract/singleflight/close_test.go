@@ -161,8 +161,7 @@ func TestCloseWaitsForCopiesInMemory(t *testing.T) {
 	} {
 		subBubble(t, what, func(f *fixture) {
 			g, w := f.open(nearFor(10 * time.Second))
-			put(f, g, "k", "v")
-			warm(f, g, "k", "v")
+			heat(f, g, g, "k", "v")
 			hang(f, g, w)
 			time.Sleep(time.Second)
 			began := time.Now()

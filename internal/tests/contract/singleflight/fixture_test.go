@@ -181,6 +181,13 @@ func warm(tb testing.TB, g *singleflight.Group[string], key, want string) {
 	})
 }
 
+// heat has writer put a value, and g serve it from memory.
+func heat(tb testing.TB, writer, g *singleflight.Group[string], key, value string) {
+	tb.Helper()
+	put(tb, writer, key, value)
+	warm(tb, g, key, value)
+}
+
 // readers is the number of handles that are registered as readers of a key.
 func (f *fixture) readers(key string) int {
 	f.Helper()

@@ -194,8 +194,7 @@ func TestNearDropsBeforeItAcknowledges(t *testing.T) {
 	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		g, writer := f.openVia(p, nearFor(hold)), mustOpen(f)
 		for range 5 {
-			put(f, writer, "k", "old")
-			warm(f, g, "k", "old")
+			heat(f, writer, g, "k", "old")
 			held := p.HoldRequest(harness.Does("near leave"), 1)
 			done := invalidating(f, writer, "k")
 			held.Wait()
@@ -210,15 +209,12 @@ func TestNearDropsBeforeItAcknowledges(t *testing.T) {
 func TestNearLostMessagesAreRepeated(t *testing.T) {
 	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		g, writer := f.openVia(p, nearFor(hold)), mustOpen(f, nearFor(hold))
-		put(f, writer, "own", "v")
-		warm(f, writer, "own", "v") // the writer listens, so no new subscription has the reader told again
-		put(f, writer, "k", "old")
-		warm(f, g, "k", "old")
+		heat(f, writer, writer, "own", "v") // the writer listens, so no new subscription has the reader told again
+		heat(f, writer, g, "k", "old")
 		lost := p.DropRequest(harness.Does("near leave"), 1)
 		redistest.AtMost(f, invalidate(f, writer, "k"), redistest.Soon, "with a lost acknowledgement the invalidation took %v")
 		lost.Wait()
-		put(f, writer, "k", "old")
-		warm(f, g, "k", "old")
+		heat(f, writer, g, "k", "old")
 		p.CloseAll() // the subscription ends, and with it every copy
 		redistest.AtMost(f, invalidate(f, writer, "k"), redistest.Soon, "with a lost subscription the invalidation took %v")
 		wantNothing(f, g, "k")
@@ -249,8 +245,7 @@ func TestNearReadersOfAllSchemasAreFound(t *testing.T) {
 func TestNearOwnCopyGoesWithAFailedInvalidation(t *testing.T) {
 	withProxy(t, func(f *fixture, p *redistest.Proxy) {
 		g := f.openVia(p, nearFor(hold))
-		put(f, g, "k", "old")
-		warm(f, g, "k", "old")
+		heat(f, g, g, "k", "old")
 		for n := range 50 { // each try
 			p.EatReply(harness.Does("load put"), n+1)
 		}
@@ -265,8 +260,7 @@ func TestNearHookThatEndsAnAcknowledgement(t *testing.T) {
 	some(t, func(f *fixture) {
 		g, writer, w := f.two(nearFor(hold))
 		for n := range 3 {
-			put(f, writer, "k", fmt.Sprint(n))
-			warm(f, g, "k", fmt.Sprint(n))
+			heat(f, writer, g, "k", fmt.Sprint(n))
 			var ended atomic.Bool
 			w.Fail(func(name string) error {
 				if n == 1 && name == "near leave" && !ended.Swap(true) {
@@ -303,12 +297,10 @@ func TestNearAcknowledgementsDoNotWaitForEachOther(t *testing.T) {
 		}
 		fill := func() {
 			for _, key := range keys {
-				put(f, writer, key, "v")
-				warm(f, g, key, "v")
+				heat(f, writer, g, key, "v")
 			}
 		}
-		put(f, writer, "own", "v")
-		warm(f, writer, "own", "v") // it listens
+		heat(f, writer, writer, "own", "v") // it listens
 		fill()
 		var all []*harness.Call[time.Duration]
 		for _, key := range keys {
@@ -334,14 +326,12 @@ func TestNearCopiesGoWhenTheSubscriptionComesBack(t *testing.T) {
 				g := f.openVia(p, nearFor(hold))
 				if listens {
 					reader := mustOpen(f, nearFor(hold))
-					put(f, reader, "other", "v")
-					warm(f, reader, "other", "v")
+					heat(f, reader, reader, "other", "v")
 					invalidate(f, g, "other")
 				}
 				put(f, g, "k", "new")
 				lost := f.RDB.Get(f.Context(), f.Part("k", "value")).Val()
-				put(f, g, "k", "old")
-				warm(f, g, "k", "old")
+				heat(f, g, g, "k", "old")
 				redistest.WantErr(f, f.RDB.Set(f.Context(), f.Part("k", "value"), lost, time.Minute).Err())
 				redistest.WantErr(f, f.RDB.Del(f.Context(), f.Part("k", "near")).Err())
 				p.CloseAll()

@@ -24,8 +24,7 @@ import (
 func TestNearServesHotValues(t *testing.T) {
 	each(t, func(f *fixture) {
 		g, w := f.open(nearFor(hold), func(c *singleflight.Config[string]) { c.NotFoundTTL = time.Minute })
-		put(f, g, "k", "v")
-		warm(f, g, "k", "v")
+		heat(f, g, g, "k", "v")
 		before, sent := g.Stats(), w.Sent()
 		first := fetch(f, f.Context(), g, "k", never(f)).Got()
 		redistest.Check(f, first.Value == "v" && first.Source == singleflight.Near, "fetched %+v", first)
@@ -75,8 +74,7 @@ func TestNearRegistersOnlyHotKeys(t *testing.T) {
 		copy(text, "key")
 		kept := weak.Make(&text[0])
 		key := unsafe.String(&text[0], 3)
-		put(f, g, key, "v")
-		warm(f, g, key, "v")
+		heat(f, g, g, key, "v")
 		redistest.Eventually(f, "the end of the caller's text", func() bool { runtime.GC(); return kept.Value() == nil })
 		wantPeek(f, g, "key", "v", singleflight.Near)
 	})
@@ -89,8 +87,7 @@ func TestNearRenewsInTheBackground(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		const lasts = time.Second
 		g, w := f.open(nearFor(lasts), func(c *singleflight.Config[string]) { c.TTL = time.Hour })
-		put(f, g, "k", "v")
-		warm(f, g, "k", "v")
+		heat(f, g, g, "k", "v")
 		reads, gets := w.Sent("near read"), w.Sent("get")
 		for began := time.Now(); time.Since(began) < 30*lasts; time.Sleep(5 * time.Millisecond) {
 			wantPeek(f, g, "k", "v", singleflight.Near)
@@ -147,15 +144,13 @@ func TestNearCloseTakesRegistrationsBack(t *testing.T) {
 		writer, _ := f.open()
 		for i := range 10 { // these are taken back by their acknowledgements, and need no memory
 			key := fmt.Sprint("told", i)
-			put(f, g, key, "v")
-			warm(f, g, key, "v")
+			heat(f, g, g, key, "v")
 			invalidate(f, writer, key)
 		}
 		var keys []string
 		for i := range 6 { // of which few find room
 			keys = append(keys, fmt.Sprint(i))
-			put(f, g, keys[i], strings.Repeat("v", 12<<10))
-			warm(f, g, keys[i], strings.Repeat("v", 12<<10))
+			heat(f, g, g, keys[i], strings.Repeat("v", 12<<10))
 		}
 		put(f, g, "5", "w") // drops the own copy
 		harness.Close(f, g)
@@ -174,8 +169,7 @@ func TestNearValuesSurviveAnOutage(t *testing.T) {
 			c.TTL, c.Jitter, c.StaleIfError = 10*time.Second, -1, time.Minute
 		})
 		other := mustOpen(f)
-		put(f, g, "k", "old")
-		warm(f, g, "k", "old")
+		heat(f, g, g, "k", "old")
 		time.Sleep(5 * time.Second) // the read lease is over, the subscription gone
 		f.goAway(g, wire)
 		for range 5 {
@@ -221,8 +215,7 @@ func TestNearDroppedCopyDoesNotComeBackInAnOutage(t *testing.T) {
 			},
 		} {
 			g, wire := f.open(nearFor(time.Second), locally, func(c *singleflight.Config[string]) { c.StaleIfError = time.Minute })
-			put(f, g, "k", "old")
-			warm(f, g, "k", "old")
+			heat(f, g, g, "k", "old")
 			drop(g, wire)
 			wire.Refuse()
 			r, _, err := g.Peek(f.Context(), "k")
@@ -237,8 +230,7 @@ func TestNearCopyOutlivesACallerThatLeaves(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		codec := &jsonCodec{}
 		g, _ := f.open(nearFor(hold), func(c *singleflight.Config[string]) { c.Codec = codec })
-		put(f, g, "k", "v")
-		warm(f, g, "k", "v")
+		heat(f, g, g, "k", "v")
 		over := make(chan struct{})
 		codec.unmarshal = func() error { <-over; return nil }
 		redistest.WantErr(f, peekErr(f.Within(time.Second), g, "k"), context.DeadlineExceeded)
@@ -252,8 +244,7 @@ func TestNearReadsThatFail(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		const lasts = 10 * time.Second
 		g, wire := f.open(nearFor(lasts), func(c *singleflight.Config[string]) { c.TTL = time.Hour })
-		put(f, g, "k", "v")
-		warm(f, g, "k", "v")
+		heat(f, g, g, "k", "v")
 		var tries atomic.Int32
 		wire.Fail(func(name string) error {
 			if name != "near read" {
