@@ -25,43 +25,38 @@ func (f *fleet) lockWithin(m *mutex.Mutex, key string, within time.Duration) *mu
 	return l
 }
 
-// A server that restarts empty while the lock is held would vote again, for another, and make a
+// A server that forgets while the lock is held would vote again, for another, and make a
 // second majority with a server that has never voted for the holder.
-func TestAnEmptyServerAbstains(t *testing.T) {
-	forgets(t, func(f *fleet) { f.restartEmpty(1) })
+func TestAServerThatForgetsAbstains(t *testing.T) {
+	for how, forget := range map[string]func(f *fleet){
+		"it restarts empty": func(f *fleet) { f.restartEmpty(1) },
+		"it is flushed":     func(f *fleet) { f.direct(1).FlushAll(context.Background()) },
+		"it restarts with a snapshot from before the lock": func(f *fleet) {
+			f.reals[1].Kill()
+			f.reals[1].Restart()
+			redistest.Require(f, f.direct(1).Exists(context.Background(), f.born()).Val(), 1, "the snapshot is not there")
+		},
+	} {
+		t.Run(how, func(t *testing.T) { newest(t, 3, func(f *fleet) { abstains(f, forget) }) })
+	}
 }
 
-// So would one that restarts with a snapshot of a time before the lock, and one that is flushed.
-func TestAServerWithAnOldSnapshotAbstains(t *testing.T) {
-	forgets(t, func(f *fleet) {
-		f.reals[1].Kill()
-		f.reals[1].Restart()
-		redistest.Require(f, f.direct(1).Exists(context.Background(), f.born()).Val(), 1, "the snapshot is not there")
-	})
-}
-
-func TestAFlushedServerAbstains(t *testing.T) {
-	forgets(t, func(f *fleet) { f.direct(1).FlushAll(context.Background()) })
-}
-
-func forgets(t *testing.T, forget func(f *fleet)) {
-	newest(t, 3, func(f *fleet) {
-		const term = 4 * time.Second // until the renewal only server 0 knows of the lock: a restart must not take longer
-		a, b := f.open(ttl(term)), f.open(ttl(term))
-		f.begin(a)
-		f.begin(b)
-		redistest.WantErr(f, f.direct(1).Save(context.Background()).Err())
-		f.refuse(2, true)
-		l := f.lock(a, "k") // with the votes of 0 and 1
-		forget(f)
-		f.proxies[2].Refuse(false) // it has never heard of this lock
-		_, err := b.TryLock(f.Context(), "k")
-		redistest.CheckNow(f, errors.Is(err, leasehold.ErrUnavailable) || errors.Is(err, leasehold.ErrBusy), "a second holder beside the first: %v", err)
-		f.unlock(l)
-		next := f.lock(b, "k")
-		redistest.Check(f, next.Token() > l.Token(), "token %d after %d", next.Token(), l.Token())
-		f.unlock(next)
-	})
+func abstains(f *fleet, forget func(f *fleet)) {
+	const term = 4 * time.Second // until the renewal only server 0 knows of the lock: a restart must not take longer
+	a, b := f.open(ttl(term)), f.open(ttl(term))
+	f.begin(a)
+	f.begin(b)
+	redistest.WantErr(f, f.direct(1).Save(context.Background()).Err())
+	f.refuse(2, true)
+	l := f.lock(a, "k") // with the votes of 0 and 1
+	forget(f)
+	f.proxies[2].Refuse(false) // it has never heard of this lock
+	_, err := b.TryLock(f.Context(), "k")
+	redistest.CheckNow(f, errors.Is(err, leasehold.ErrUnavailable) || errors.Is(err, leasehold.ErrBusy), "a second holder beside the first: %v", err)
+	f.unlock(l)
+	next := f.lock(b, "k")
+	redistest.Check(f, next.Token() > l.Token(), "token %d after %d", next.Token(), l.Token())
+	f.unlock(next)
 }
 
 // A majority that restarts empty grants nothing for one TTL. Tokens still rise.
