@@ -77,7 +77,7 @@ func TestNewNamesEveryBadField(t *testing.T) {
 // What cannot be asked for is refused by name, value and bound, before anything is sent. Nor does a ctx that has ended
 // send anything, and an Extend that did not extend does not say that it did.
 func TestBadCallsSendNothing(t *testing.T) {
-	some(t, func(f *fixture) {
+	bubble(t, func(f *fixture) {
 		s, wire := f.open(limit(5000), ttl(30*time.Second))
 		ctx, invalid := f.Context(), leasehold.ErrInvalid
 		for n, want := range map[int]string{0: "0", -1: "-1", 1001: "1001"} {
