@@ -46,7 +46,8 @@ type Config struct {
 	// MinHold is how long a Locker's lock is held at least, also if the job ends sooner. It must
 	// be longer than the time by which the hosts' clocks can differ, or a short job runs on
 	// several hosts, one after the other, and shorter than the time between two ticks, or ticks
-	// are skipped. A Locker requires it, at least 1 ms. A Task refuses it.
+	// are skipped. Close of the mutex gives the lock back at once: call it MinHold after the
+	// scheduler was shut down. A Locker requires MinHold, at least 1 ms. A Task refuses it.
 	MinHold time.Duration
 }
 

@@ -87,6 +87,7 @@ func Malformed(script string, reply []int64) error {
 // that logs.
 type tally struct {
 	reads, failures atomic.Int32
+	sentOn          atomic.Bool // the last answer names another node
 	link            *link
 	key             string
 }
@@ -113,8 +114,9 @@ func (c *anythingCommand) Args() []any { c.read(c.SliceCmd); return c.SliceCmd.A
 
 // read forgets an answer that sends the command on: it is about to go to the other node, and go-redis would leave
 // that answer in place if no other one comes. The node that gave it did not run the script, so no copy is counted.
+// It does not ask cmd for its error, because that may wait for the answer.
 func (t *tally) read(cmd redis.Cmder) {
-	if sendsOn(cmd.Err()) != nil {
+	if t.sentOn.Swap(false) {
 		cmd.SetErr(nil)
 		return
 	}
@@ -135,6 +137,7 @@ func (c *Call) command(ctx context.Context, by *link) redis.Cmder {
 		c.integers.IntSliceCmd = redis.NewIntSliceCmd(ctx, c.args...)
 		c.integers.reads.Store(0)
 		c.integers.failures.Store(0)
+		c.integers.sentOn.Store(false)
 		cmd = &c.integers
 	}
 	t := c.tally()

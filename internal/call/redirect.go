@@ -21,9 +21,10 @@ type asked struct {
 // askedFor is how long an ASK counts. Each one is followed by others while keys are asked for.
 const askedFor = 30 * time.Second
 
-// asks notes that err sends the command on to another node, before the client library asks there.
+// asks notes whether err, an answer, sends the command on to another node, before the client library asks there.
 func (t *tally) asks(err error) {
 	words := sendsOn(err)
+	t.sentOn.Store(words != nil)
 	if words == nil || words[0] != "ASK" || t.link.cluster == nil {
 		return
 	}
