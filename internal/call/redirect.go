@@ -23,9 +23,12 @@ const askedFor = 30 * time.Second
 
 // asks notes whether err, an answer, sends the command on to another node, before the client library asks there.
 func (t *tally) asks(err error) {
-	words := sendsOn(err)
-	t.sentOn.Store(words != nil)
-	if words == nil || words[0] != "ASK" || t.link.cluster == nil {
+	if err == nil || t.link.cluster == nil {
+		return
+	}
+	words := strings.Fields(serverError(Harmless(err)))
+	t.sentOn.Store(len(words) == 3 && (words[0] == "ASK" || words[0] == "MOVED"))
+	if !t.sentOn.Load() || words[0] == "MOVED" {
 		return
 	}
 	node := t.link.primary(t.key)
@@ -37,15 +40,6 @@ func (t *tally) asks(err error) {
 	if !had {
 		t.link.asking.Add(1)
 	}
-}
-
-// sendsOn returns the words of an answer that names the node to ask: MOVED or ASK, a slot, a node. Any other err: nil.
-func sendsOn(err error) []string {
-	words := strings.Fields(serverError(Harmless(err)))
-	if len(words) != 3 || words[0] != "ASK" && words[0] != "MOVED" {
-		return nil
-	}
-	return words
 }
 
 // apart returns the name of the server that has key, which is at node as far as the topology says.
