@@ -19,8 +19,8 @@ var errNoPermit = errors.New("no permit")
 
 // capped is a middleware for asynq.ServeMux.Use. A task waits for a permit of its key for up to
 // maxWait, which must be well below the Timeout of the task. On its last attempt it waits for
-// as long as it takes, because asynq archives a task whose last attempt fails for any reason. A task
-// with the key "" needs no permit.
+// as long as it takes, because asynq archives a task after its last attempt, for any reason of its
+// failure. A task with the key "" needs no permit.
 func capped(caps *semaphore.Semaphore, maxWait time.Duration, key func(*asynq.Task) string) asynq.MiddlewareFunc {
 	return func(next asynq.Handler) asynq.Handler {
 		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {

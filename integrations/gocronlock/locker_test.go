@@ -55,6 +55,17 @@ func TestLockerDoesNotWait(t *testing.T) {
 	})
 }
 
+// Close of the mutex gives the lock back, also before MinHold is over, as the documentation says.
+func TestCloseEndsMinHold(t *testing.T) {
+	rdb, family := redistest.MiniClient(t), redistest.Name(t)
+	m, other := newMutex(t, rdb, family), newMutex(t, rdb, family)
+	l := redistest.Must(gocronlock.Locker(m, gocronlock.Config{MinHold: time.Hour}))(t)
+	redistest.NoError(t, redistest.Must(l.Lock(t.Context(), "job"))(t).Unlock(t.Context()))
+	redistest.WantErr(t, redistest.ErrorOf(other.TryLock(t.Context(), "job")), leasehold.ErrBusy)
+	redistest.NoError(t, m.Close(t.Context()))
+	redistest.NoError(t, redistest.Must(other.TryLock(t.Context(), "job"))(t).Unlock())
+}
+
 func work() {}
 
 // gocron names a job without a name after its function, and so two jobs alike.

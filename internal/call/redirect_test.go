@@ -37,8 +37,8 @@ func (c *elsewhere) Read(into []byte) (int, error) {
 	return n, nil
 }
 
-// newMoving is a Cluster client whose first node answers scripts of a test with the name of the other node, which cannot
-// be reached, hangs or breaks when they come.
+// newMoving is a Cluster client. The first node answers scripts of a test with the name of the other node, and that one
+// cannot be reached, hangs or breaks when they come.
 func newMoving(t *testing.T, answer, what string) *nodes {
 	n := newNodes(t)
 	n.dialled = func(addr string, conn net.Conn) (net.Conn, error) {

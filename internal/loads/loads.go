@@ -238,13 +238,13 @@ func (q *Request) ReadLeave(v []int64) (r protocol.Reply, err error) {
 }
 
 // Renew prepares the call that moves the expiry. If no caller of this process waits any more,
-// the call ends the lease instead, unless another process waits.
+// the call ends the lease instead, unless another process waits. With FewKeys it cannot know that.
 func (q *Request) Renew(o protocol.RenewOptions) *call.Call {
-	ms, unwatched := call.Milliseconds(o.Term), q.unwatched.Load()
-	if k := &q.res.keys; o.FewKeys && !unwatched {
+	ms := call.Milliseconds(o.Term)
+	if k := &q.res.keys; o.FewKeys {
 		return call.New(renewScript, 3, k[0], k[3], k[8], q.ownerID, ms, 0)
 	}
-	return q.res.call(renewScript, own, q.ownerID, ms, call.Flag(unwatched), call.MillisecondsUp(o.EnterMayArriveUntil))
+	return q.res.call(renewScript, own, q.ownerID, ms, call.Flag(q.unwatched.Load()), call.MillisecondsUp(o.EnterMayArriveUntil))
 }
 
 // errFewKeys says that the lease has ended, or that its load was invalidated: the next renewal finds out.

@@ -45,6 +45,8 @@ var flightScripts = []mutation{
 		"expiry, token, entry = invalidated_load(owner)", "expiry = nil"),
 	cut("flight: few keys do not say that a lease has ended", "luascripts/loads/renew.lua", scriptTests, "TestModelOfFlights",
 		"if #KEYS == 3 then return { -2 } end", ""),
+	cut("flight: nor does their answer", "internal/loads/loads.go", scriptTests, "TestModelOfFlights",
+		"case v[0] == fewKeys:", "case false:"),
 	cut("flight: few keys are told by their places", "luascripts/loads/renew.lua", scriptTests, "TestModelOfFlights",
 		"if #KEYS == 3 then fence, schemas = queue, alive end", ""),
 	cut("flight: a load ends when nobody waits", "luascripts/loads/renew.lua", loads, "",

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/life"
 	"github.com/leasehold-go/leasehold/internal/loads"
 	"github.com/leasehold-go/leasehold/internal/protocol"
 )
@@ -122,13 +123,16 @@ func (m *loadMachine) renew(t *rapid.T) {
 		void = m.void(t)
 		r.loads().Unwatch()
 	}
-	few := !alone && rapid.Bool().Draw(t, "few keys")
-	m.renewal(r, protocol.RenewOptions{Term: ttl, EnterMayArriveUntil: void, FewKeys: few}, func() []int64 {
+	few := rapid.Bool().Draw(t, "few keys")
+	told := m.renewal(r, protocol.RenewOptions{Term: ttl, EnterMayArriveUntil: void, FewKeys: few}, func() []int64 {
 		if few && m.f.held.at(r.member) <= m.f.now {
 			return []int64{-2}
 		}
-		return m.f.renew(r.member, ttl.Milliseconds(), alone, (void+999)/1000)
+		return m.f.renew(r.member, ttl.Milliseconds(), alone && !few, (void+999)/1000)
 	})
+	if few && told.Code != life.Granted && told.Code != life.NotSent {
+		t.Fatalf("a renewal with few keys says %v: it cannot know how a lease ended", told.Code)
+	}
 }
 
 func (m *loadMachine) land(t *rapid.T) {

@@ -185,13 +185,15 @@ func (m *machine) renew(t *rapid.T) {
 }
 
 // renewal sends a renewal.
-func (m *machine) renewal(r *request, o protocol.RenewOptions, predict func() []int64) {
+func (m *machine) renewal(r *request, o protocol.RenewOptions, predict func() []int64) (reply protocol.Reply) {
 	got := m.call(fmt.Sprintf("renew %s, %+v", name(r), o), r.Renew(o), func() outcome {
 		return m.model.common().unlessRevoked(r.member, 0, predict())
 	})
-	if got.ints != nil {
-		must(r.ReadRenew(got.ints))(m)
+	if got.ints == nil {
+		reply.Code = life.NotSent
+		return reply
 	}
+	return must(r.ReadRenew(got.ints))(m)
 }
 
 // setWord stores a limit, or sets the last token, as if the clock had been ahead.
