@@ -34,16 +34,16 @@ test: servers
 	LEASEHOLD_REQUIRE_SERVERS=1 $(GO) test -count=1 -race $(PACKAGES) -parallel 4 $(GOTESTFLAGS) ./internal/tests/... $$($(GO) list ./... | grep -v '/bench$$')
 
 lint:
-	$(GO) vet ./...
-	@echo "$(GO) tool gofumpt -l ."
-	@files=$$($(GO) tool gofumpt -l .) && test -z "$$files" || \
+	CGO_ENABLED=1 $(GO) vet -race ./... # -race, here and below: as the tests are built
+	@echo "gofumpt -l ."
+	@files=$$($(GO) run mvdan.cc/gofumpt -l .) && test -z "$$files" || \
 		{ echo "to be formatted with gofumpt:"; echo "$$files"; exit 1; }
 	$(GO) mod tidy -diff
 	for m in cmd/leasehold robustness bench/report leaseholdotel; do $(GO) -C $$m vet ./... && $(GO) -C $$m mod tidy -diff || exit; done
-	for m in httpcap/chitest grpccap rivercap certmagiclock gocronlock asynqrecipe; do CGO_ENABLED=1 $(GO) -C integrations/$$m vet -race ./... && $(GO) -C integrations/$$m mod tidy -diff || exit; done # -race: as their tests are built
+	for m in httpcap/chitest grpccap rivercap certmagiclock gocronlock asynqrecipe; do CGO_ENABLED=1 $(GO) -C integrations/$$m vet -race ./... && $(GO) -C integrations/$$m mod tidy -diff || exit; done
 	for m in bench/peers examples/fencing examples/jobs examples/cron docs/migration; do $(GO) -C $$m vet ./... || exit; done # not tidied: a test dependency of redsync's and one of modernc.org/sqlite's can't be had everywhere
 	for f in scripts/*.sh .ci/run; do bash -n $$f || exit; done
-	tool=$$($(GO) tool -n staticcheck) && CGO_ENABLED=1 GOFLAGS="$$($(GO) env GOFLAGS) -race" $$tool ./... # -race: it reads all that the tests are built of
+	flags=$$($(GO) env GOFLAGS) && $(GO) run -exec "env CGO_ENABLED=1 \"GOFLAGS=$$flags -race\"" honnef.co/go/tools/cmd/staticcheck ./...
 
 # The randomised tests with fresh seeds, for an hour. The other targets and .ci/run take the
 # same seeds each time, so a find here is news, and no failed check of a change.
