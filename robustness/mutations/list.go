@@ -94,7 +94,7 @@ var scripts = []mutation{
 		"if not token then return { 1, us } end", "if not token then return no_token end"),
 	cut("waiters are told of a spent fence", "luascripts/permits/ask.lua", faults, "TestFence",
 		"if spent then return spent end -- the head", "spent = nil -- the head"),
-	cut("a lock is handed over if nobody holds it", "luascripts/permits/shared/give_back.lua", scriptTests, "",
+	cut("a lock is handed over if nobody holds it", "luascripts/permits/shared/give_back.lua", scriptTests, "TestLateLeave",
 		"held_without_copies and fenced and redis.call('EXISTS', holders) == 0", "held_without_copies and fenced"),
 	cut("and to a living waiter", "luascripts/permits/shared/give_back.lua", scriptTests, "",
 		"if next_handle and alive_for > OVERDUE then", "if next_handle then"),

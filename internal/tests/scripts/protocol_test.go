@@ -207,6 +207,23 @@ func TestGrantsOfOneCallAreBounded(t *testing.T) {
 	})
 }
 
+// An owner leaves late: its lease has expired, and the leave of a waiter has handed the lock on. The owner hands on nothing.
+func TestLateLeaveBesideTheNextHolder(t *testing.T) {
+	each(t, true, func(w *world) {
+		late, leaver, next, waiter := w.lock(hereHandle), w.lock(thereHandle), w.lock(thereHandle), w.lock(thereHandle)
+		w.enter(late, life.Granted)
+		for _, r := range []*request{leaver, next, waiter} {
+			w.enter(r, life.Queued)
+		}
+		w.signs(time.Minute, leaver, next, waiter)
+		w.rdb.ZAdd(w.Context(), w.res.Part("holders"), redis.Z{Score: float64(w.now()/1000 - 1), Member: late.member})
+		w.leave(leaver, 0)
+		w.leave(late, 0)
+		held := w.holders()
+		redistest.Check(w, len(held) == 1 && held[next.member] != 0, "%v hold it", held)
+	})
+}
+
 // A newcomer's place is behind every waiter, parked ones included, though the clock went back.
 func TestTicketIsBehindParkedWaiters(t *testing.T) {
 	each(t, true, func(w *world) {
