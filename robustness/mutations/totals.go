@@ -27,7 +27,7 @@ var totals = []mutation{
 		"      more = 1\n", ""),
 	cut("total: places is compared and mended", "luascripts/totals/shared/use.lua", scriptTests, "Lost|Model",
 		"if held ~= redis.call('ZCARD', places) then", "if false then"),
-	cut("total: a key's own limit, when handing over", "luascripts/totals/shared/turns.lua", scriptTests, "Model",
+	cut("total: a key's own limit, when handing over", "luascripts/totals/shared/turns.lua", scriptTests, "KeysLimit",
 		"if not head or in_use_of(key) + head.permits > head.limit then", "if not head then"),
 	cut("total: the limit of the next in line counts", "luascripts/totals/shared/turns.lua", scriptTests, "Model",
 		"behind.permits <= behind.limit then", "behind.permits <= head.limit then"),

@@ -251,6 +251,25 @@ func TestDeadWaitersOfTheKeyDoNotCount(t *testing.T) {
 	})
 }
 
+// The first waiter of a key would fit under the key's own limit, but its sign of life is overdue. The one behind it asks
+// for more than that limit leaves, and gets nothing, though the family has room.
+func TestWaiterBehindAnOverdueOneKeepsToItsKeysLimit(t *testing.T) {
+	eachDesk(t, 3, func(t *testing.T, d *desk) {
+		silent := d.other()
+		d.enter("k", 1, 2, 1)
+		d.enter("elsewhere", 2, 2, 1)
+		silent.enter("k", 1, 2, 1)
+		d.enter("k", 2, 2, 1)
+		d.sign = time.Now() // its enter was one
+		for _, a := range silent.waiting {
+			sign := redistest.Must(d.rdb.Time(t.Context()).Result())(t).Add(overdue)
+			d.rdb.ZAdd(t.Context(), d.part("alive"), redis.Z{Score: float64(sign.UnixMilli()), Member: a.member})
+		}
+		d.leave(1)
+		redistest.Check(t, len(d.held) == 1 && len(d.waiting) == 1, "%v are held, and %v wait", d.held, d.waiting)
+	})
+}
+
 // settle asks what became of each waiter, and enters again what has lost its place.
 func (d *desk) settle() {
 	d.Helper()
