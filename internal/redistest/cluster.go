@@ -136,18 +136,12 @@ func startFleet(v Version) (f fleet, err error) {
 }
 
 func tryFleet(v Version) (f fleet, err error) {
-	taken := map[int]bool{}
 	for range 2 * primaries {
-		port := freePort()
-		for taken[port] {
-			port = freePort()
-		}
-		taken[port] = true
 		dir, err := newFolder(v.Name)
 		if err != nil {
 			return f, err
 		}
-		f = append(f, &instance{version: v, dir: dir, args: clusterArgs, port: port})
+		f = append(f, &instance{version: v, dir: dir, args: clusterArgs, port: freePort()})
 	}
 	errs := make([]error, len(f))
 	var wg sync.WaitGroup

@@ -73,3 +73,21 @@ func gone(pid int) bool {
 }
 
 func TestMain(m *testing.M) { Main(m) }
+
+// A server that was killed keeps its port until its test ends: nodes of its Cluster still call there.
+func TestPortOfAKilledServerIsNotGivenAway(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has names for sockets that end with the process")
+	}
+	port := 0
+	t.Run("killed", func(t *testing.T) {
+		s := StartServer(t, Newest(t))
+		s.Kill()
+		port = s.port
+		_, err := reserve(port)
+		Check(t, err != nil, "another process gets port %d", port)
+	})
+	if port != 0 {
+		WantErr(t, Must(reserve(port))(t).Close())
+	}
+}

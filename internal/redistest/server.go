@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -172,12 +173,29 @@ func onFreePort(start func() error) (err error) {
 // freePort looks below the range from which systems give ports to outgoing connections, of which tests have
 // thousands, and where port+10000, the Cluster bus, is below it too. The draw is random since the test
 // processes of several packages draw at the same time.
+//
+// The port is this process's until release, also while its server is killed: the other nodes of a Cluster still call
+// there, and would take the addresses of another Cluster for their own, and that one theirs.
 func freePort() int {
 	for {
 		port := 11000 + rand.IntN(10000)
+		held, err := reserve(port)
+		if err != nil {
+			continue
+		}
 		if isFree(port) && isFree(port+10000) {
+			reserved.Store(port, held)
 			return port
 		}
+		_ = held.Close()
+	}
+}
+
+var reserved sync.Map // port → io.Closer
+
+func release(port int) {
+	if held, ok := reserved.LoadAndDelete(port); ok {
+		_ = held.(io.Closer).Close()
 	}
 }
 
@@ -194,8 +212,7 @@ var errPortTaken = errors.New("port is taken")
 
 // launch starts the process and waits until it answers.
 func (in *instance) launch() error {
-	logPath := filepath.Join(in.dir, "server.log")
-	log, err := os.Create(logPath)
+	log, err := os.Create(in.logPath())
 	if err != nil {
 		return err
 	}
@@ -219,7 +236,7 @@ func (in *instance) launch() error {
 	for deadline := time.Now().Add(startTimeout); !in.answers(proc.pid()); time.Sleep(2 * time.Millisecond) {
 		if late := time.Now().After(deadline); late || proc.ended() {
 			proc.kill()
-			said, _ := os.ReadFile(logPath)
+			said, _ := os.ReadFile(in.logPath())
 			if strings.Contains(string(said), "Address already in use") {
 				return errPortTaken
 			}
@@ -260,10 +277,24 @@ func (in *instance) running() bool {
 	return in.proc != nil && !in.proc.ended()
 }
 
+// stop says what a server wrote that has ended by itself: a test sees no more of that than a refused connection.
 func (in *instance) stop() {
+	in.mu.Lock()
+	if in.proc != nil && in.proc.ended() {
+		said, _ := os.ReadFile(in.logPath())
+		_, report, crashed := strings.Cut(string(said), "REPORT START") // it ends with all of INFO
+		if !crashed {
+			report = tail(said)
+		}
+		fmt.Fprintf(os.Stderr, "%s on port %d has ended by itself, %v: %.4000s\n", in.version, in.port, in.proc.cmd.ProcessState, report)
+	}
+	in.mu.Unlock()
 	in.kill()
+	release(in.port)
 	_ = os.RemoveAll(in.dir)
 }
+
+func (in *instance) logPath() string { return filepath.Join(in.dir, "server.log") }
 
 // tail is the end of a server's log, for an error message.
 func tail(log []byte) string {

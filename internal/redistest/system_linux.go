@@ -3,6 +3,8 @@ package redistest
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"runtime"
 	"syscall"
@@ -12,6 +14,11 @@ import (
 // dieWithParent has the kernel kill a child whose parent is gone, by whatever
 // means: a test run that is killed or times out runs no cleanup.
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+
+// reserve takes a port for this process, among all that test here, until it ends or closes it.
+func reserve(port int) (io.Closer, error) {
+	return net.Listen("unix", fmt.Sprintf("@leasehold-test-port-%d", port))
+}
 
 func isStopped(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
