@@ -24,8 +24,10 @@ func oneIf(b bool) int64 {
 	return 0
 }
 
-// recalled says whether the mark of a recall stands.
-func (p *permitsModel) recalled() bool { return p.alive.at("^") > p.now }
+// recalled says whether the mark of a recall stands, and is none of before the clock went back.
+func (p *permitsModel) recalled() bool {
+	return p.alive.at("^") > p.now && p.alive.at("^") <= p.now+p.c.recalled
+}
 
 // register notes that a handle may keep leases. It returns 1 if that was not known.
 func (p *permitsModel) register(handle string) (added int64) {

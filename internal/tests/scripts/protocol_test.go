@@ -255,6 +255,22 @@ func TestCopyOfAnEnterRegistersNoKeeper(t *testing.T) {
 	})
 }
 
+// The server's clock went back by an hour after a recall. Its mark does not keep leases from being kept for that long,
+// and the next request that finds no room recalls them.
+func TestMarkOfARecallBeforeTheClockWentBack(t *testing.T) {
+	each(t, false, func(w *world) {
+		ctx, keepers, alive := w.Context(), w.res.Part("keepers"), w.res.Part("alive")
+		w.rdb.ZAdd(ctx, alive, redis.Z{Score: float64(w.now()/1000 + time.Hour.Milliseconds()), Member: "^"})
+		r := w.request(hereHandle+"^", 1, 1, time.Minute)
+		redistest.Check(w, !w.enter(r, life.Granted).Contended, "the enter says that the lease must not be kept")
+		v, err := w.client.Do(ctx, r.Renew(protocol.RenewOptions{Term: time.Minute, Counts: true, Keeps: true}))
+		redistest.Check(w, err == nil && len(v) == 5 && v[4] == 0, "the renewal was answered with %v, %v", v, err)
+		w.enter(w.request(thereHandle, 1, 1, time.Minute), life.Queued)
+		mark := int64(w.rdb.ZScore(ctx, alive, "^").Val()) - w.now()/1000
+		redistest.Check(w, mark <= 100 && w.rdb.Exists(ctx, keepers).Val() == 0, "no recall: the mark stands for %d ms", mark)
+	})
+}
+
 // Keys that are seldom needed are another program's, and another version has left something in the queue. A waiter keeps
 // its place and is served, and nobody is told that it was not called for: not the process that asks for one waiter that is
 // there and for one that is not.

@@ -81,7 +81,7 @@ end
 
 -- The first write is one that a memory limit may refuse, and nothing was purged before it: so nothing changes.
 if not queued and in_use() + permits <= limit and not has_live_waiter() then
-  local recalled = recalled_until and recalled_until > now
+  local recalled = recalled_until and recalled_until > now and recalled_until <= now + RECALLED
   if recalled then keepers = nil end
   -- include permits/shared/register
   local token = grant(member, permits, ttl)
