@@ -10,7 +10,7 @@ var once = []mutation{
 		"if !l.ByEnter() || m.quorum != nil {", "if false {"),
 	cut("once: a grant that was queued may still be the enter's own", "internal/lease/enter.go", lockTests, "SlotIsRunOnce",
 		"at.byEnter = true", "at.byEnter = false"),
-	cut("once: a completion stays", "luascripts/permits/complete.lua", scriptTests, "TestModelOfPermits",
+	cut("once: a completion stays", "luascripts/permits/complete.lua", lockTests, "TestCompletionOfAnother",
 		"if expiry > now and not stored then", "if expiry > now and not repeated then"),
 	cut("once: only a lease that is held here completes", "internal/lease/release.go", lockTests, "Completes",
 		"m.closed); completes && was == life.Holding {", "m.closed); completes {"),

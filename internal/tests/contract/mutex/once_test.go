@@ -148,6 +148,21 @@ func TestLostLockCompletesNothing(t *testing.T) {
 	})
 }
 
+// After a FLUSHALL a late enter may have got the lock once more, while another process completed the slot. The first
+// completion stays, and the other run is told.
+func TestCompletionOfAnotherStays(t *testing.T) {
+	each(t, func(f *fixture) {
+		m, _ := f.open()
+		done := f.Part("job", "done:s")
+		got := f.doOnce(m, "s", func(ctx context.Context, _ uint64) error {
+			return f.RDB.Set(ctx, done, "another's", time.Minute).Err()
+		}).Within(redistest.Soon, "the run")
+		redistest.Check(f, got.Value && errors.Is(got.Err, leasehold.ErrLost), "%t, %v; want ErrLost", got.Value, got.Err)
+		redistest.Expect(f, f.RDB.Get(f.Context(), done).Val(), "another's", "it was completed by %s")
+		f.wantFree()
+	})
+}
+
 func TestSlotsAreChecked(t *testing.T) {
 	some(t, func(f *fixture) {
 		m, wire := f.open(func(c *mutex.Config) { c.HashKeys = true })
