@@ -218,7 +218,7 @@ func ask[T any](ctx context.Context, f *Family, patience time.Duration, read fun
 				answers <- a
 			}()
 			v, err := read(within, s)
-			a.v, a.err = v, call.Harmless(err)
+			a.v, a.err = v, err
 		})
 	}
 	got = map[int]T{}

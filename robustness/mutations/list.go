@@ -219,7 +219,7 @@ var client = []mutation{
 	cut("the errors of hooks may panic, in reads", "internal/call/get.go", callTests, "TestReadOfAnErrorThatPanics",
 		"processed := tame(c.rdb.Process(ctx, cmd), cmd)", "processed := c.rdb.Process(ctx, cmd)"),
 	cut("the errors of hooks may panic, of several servers", "internal/quorum/operate.go", "./internal/tests/quorum", "TestDoOnceWhoseLooks",
-		"a.v, a.err = v, call.Harmless(err)", "a.v, a.err = v, err"),
+		"	err = call.Harmless(err)\n	s.client.Heard", "	s.client.Heard"),
 	cutOnServers("refused leaves are repeated", "internal/life/leaving.go", faults, "TestRefusedLeaves",
 		"case NotSent, Unanswered, Refused, Foreign:", "case NotSent, Unanswered, Foreign:"),
 	cut("Close waits for the question for the time", "internal/lease/config.go", leaseTests, "TestClose",
