@@ -79,7 +79,7 @@ func (g *Group[T]) fetch(ctx context.Context, op, key string, load func(ctx cont
 	} else {
 		var got look[T] // seen must not escape to the heap
 		c := &calling[T]{g: g, ctx: nested.Calm{Context: ctx}, began: began, done: func(_ *request[T], r Result[T], errs []error) { got.result, got.errs = r, errs }}
-		q := &request[T]{g: g, target: t, begun: begun, ctx: c.ctx, above: above, load: loaderOfOne(load)}
+		q := &request[T]{calling: c, target: t, begun: begun, above: above, load: loaderOfOne(load)}
 		c.run([]*request[T]{q}, []look[T]{seen})
 		seen = got
 	}
@@ -127,7 +127,7 @@ func (g *Group[T]) DoMany(ctx context.Context, all []string, load func(ctx conte
 		if err != nil {
 			return nil, err
 		}
-		q := &request[T]{g: g, target: t, begun: begun, ctx: ctx, above: above, load: load}
+		q := &request[T]{calling: c, target: t, begun: begun, above: above, load: load}
 		switch {
 		case seen[key]:
 		case above.IsOwnKey(g.loadedKey(t)):

@@ -1,6 +1,7 @@
 package singleflight
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,8 +36,8 @@ type load[T any] struct {
 	returned chan struct{} // closed when the loader has returned; nil: it was not called
 }
 
-// launch makes flights ask Redis, all in one round trip. Then one call of by's loader serves
-// all keys that this process is to load. Called with the lock.
+// launch makes flights ask Redis, all in one round trip. Then one call of a loader, by's unless its caller has left,
+// serves all keys that this process is to load. Called with the lock.
 func (g *Group[T]) launch(flights []*flight[T], by *request[T]) {
 	if len(flights) == 0 {
 		return
@@ -121,13 +122,18 @@ func (d *load[T]) start(flights []*flight[T]) {
 	defer g.mu.Unlock()
 	d.flights = flights
 	for _, f := range flights {
-		f.load = d
+		f.load, f.own = d, f.first()
 		d.keys = append(d.keys, f.key)
-		f.own = f.first()
 	}
-	from := d.by
-	if own := flights[0].own; len(flights) == 1 && own != nil {
-		from = own
+	// The call that launched them may have left since. Then another one that waits for all of them loads them.
+	from := cmp.Or(flights[0].own, d.by)
+	if slices.ContainsFunc(flights, func(f *flight[T]) bool { return cmp.Or(f.own, d.by).calling != from.calling }) {
+		from = d.by // its loader alone knows all the keys
+	}
+	for _, f := range flights {
+		if f.own != nil && f.own.calling != from.calling {
+			f.own = nil // its loader is not called
+		}
 	}
 	d.loader = from.load
 	var named []cycles.Key

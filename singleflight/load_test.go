@@ -89,7 +89,7 @@ func TestFirstLookUpsOverALongWay(t *testing.T) {
 		for range 4 {
 			all.Go(func() { redistest.Check(t, g.lookUp(t.Context(), far).verdict == miss, "a look-up failed") })
 			all.Go(func() {
-				many := g.lookUpMany(t.Context(), []*request[string]{{g: g, target: far}})
+				many := g.lookUpMany(t.Context(), []*request[string]{{target: far}})
 				redistest.Check(t, many[0].verdict == miss, "a look-up of many failed")
 			})
 		}

@@ -19,12 +19,11 @@ const maxLooks = 4
 
 // request is one call's request for one key, if the cache could not simply serve it.
 type request[T any] struct {
-	g *Group[T]
+	*calling[T] // the call that it is of
 	target
-	begun int64           // how many loaders the group had called when the call began
-	ctx   context.Context // of the caller
-	above *cycles.Above   // the loads that the caller runs under
-	load  loader[T]       // of the caller
+	begun int64         // how many loaders the group had called when the call began
+	above *cycles.Above // the loads that the caller runs under
+	load  loader[T]     // of the caller
 
 	rejected loads.Rejected // the entry that the last look-up found, which a load is to replace
 	stale    *Result[T]     // a stale value that this caller has read itself and may be served

@@ -195,3 +195,39 @@ func TestResultReachesAllProcesses(t *testing.T) {
 		})
 	}
 }
+
+// If the caller of a DoMany has left before its loader was called, a DoMany that waits for all of the keys calls its own.
+// If several calls wait for some of the keys each, that loader is called; its panic is an error of theirs.
+func TestDoManyIsLeftToOthers(t *testing.T) {
+	leave := func(f *fixture, g *singleflight.Group[string], settle, goOn func()) {
+		ctx, leaves := context.WithCancel(f.Context())
+		for _, keys := range [][]string{{"a", "b"}, {"c", "d"}} {
+			go g.DoMany(ctx, keys, func(context.Context, []string) (map[string]string, error) { panic("oh no") })
+		}
+		settle() // until they wait
+		b := newBatches()
+		one := doMany(f, f.Context(), g, []string{"a", "b"}, b)
+		several := []*pending[string]{fetch(f, f.Context(), g, "c", never(f)), fetch(f, f.Context(), g, "d", never(f))}
+		settle()
+		leaves()
+		synctest.Wait()
+		goOn()
+		redistest.NoError(f, one.got("a", "A", "b", "B"))
+		for _, p := range several {
+			redistest.WantErr(f, p.Failed(), singleflight.ErrLoaderPanicked)
+		}
+	}
+	subBubble(t, "before it has leases", func(f *fixture) {
+		g, wire := f.open()
+		leave(f, g, synctest.Wait, wire.StallReplies("load enter"))
+	})
+	subBubble(t, "behind loads without Redis", func(f *fixture) {
+		g, wire := f.open(locally)
+		wire.Cut()
+		first := newBatches()
+		first.gate = make(chan struct{})
+		doMany(f, f.Context(), g, []string{"a", "b", "c", "d"}, first)
+		<-first.began
+		leave(f, g, settleAway, func() { close(first.gate) })
+	})
+}
