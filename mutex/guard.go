@@ -23,6 +23,10 @@ var guardSetScript = call.NewScript("guard set", luascripts.GuardSet())
 // maxToken is the highest token that Redis's own numbers hold exactly.
 const maxToken = 1<<53 - 1
 
+// forever is the longest time for which anything is kept. The embedded server counts in nanoseconds, and a longer one
+// would overflow there.
+const forever = 200 * 365 * 24 * time.Hour
+
 // GuardConfig configures a [Guard].
 type GuardConfig struct {
 	// Name is the name of the family, 1 to 512 bytes. It is required. Guards with the same
@@ -104,7 +108,7 @@ func (g *Guard) Set(ctx context.Context, key string, token uint64, value any, tt
 	if err != nil {
 		return g.fail(op, r, err)
 	}
-	one := call.New(guardSetScript, 2, r.Part("value"), r.Part("seen"), strconv.FormatUint(token, 10), payload, call.Milliseconds(ttl))
+	one := call.New(guardSetScript, 2, r.Part("value"), r.Part("seen"), strconv.FormatUint(token, 10), payload, call.Milliseconds(min(ttl, forever)))
 	written, errs := await(ctx, func(ctx context.Context) (bool, error) {
 		reply, err := g.client.Do(ctx, one)
 		switch {

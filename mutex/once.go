@@ -142,7 +142,7 @@ func (m *Mutex) slot(r run) (*permits.Once, error) {
 	case r.fn == nil:
 		return nil, keys.Invalid("fn is nil; want a function")
 	}
-	return permits.NewOnce(resource, keys.Shown(r.slot, m.family.Hash), r.keep), nil
+	return permits.NewOnce(resource, keys.Shown(r.slot, m.family.Hash), min(r.keep, forever)), nil
 }
 
 // isComplete asks Redis whether a run is complete, for as long as within. Several servers are asked again for tries.

@@ -3,6 +3,7 @@ package mutex
 import (
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -54,6 +55,10 @@ func TestSlotIsRunOnce(t *testing.T) {
 		close(end)
 		f.wantRan(one, true)
 		f.wantRan(two, false)
+		for _, want := range []bool{true, false} {
+			ran, err := second.DoOnce(f.Context(), "job", "kept for ever", math.MaxInt64, nothing)
+			redistest.Check(f, ran == want && err == nil, "it ran: %t, %v; want %t", ran, err, want)
+		}
 		third, wire := f.open()
 		f.wantRan(f.doOnce(third, "s", nothing), false)
 		enters, others := wire.Sent("enter once"), wire.Sent("leave", "complete", "is complete")
