@@ -195,6 +195,8 @@ func encode(v any) (any, error) {
 	case string, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64,
 		float32, float64, time.Time, time.Duration:
 		return v, nil
+	case *time.Time: // go-redis writes it as text, although it is a BinaryMarshaler
+		return *v, nil
 	case encoding.BinaryMarshaler:
 		b, err := v.MarshalBinary()
 		if err != nil {

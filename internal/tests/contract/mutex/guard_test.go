@@ -126,7 +126,7 @@ func TestGuardWritesWhatGoRedisWrites(t *testing.T) {
 			"text", "",
 			[]byte{0, 255, '\r', '\n'},
 			[]byte(nil), true, false, 42, int8(-1), int16(-2), int32(-3), int64(math.MinInt64),
-			uint(1), uint8(2), uint16(3), uint32(4), uint64(math.MaxUint64), float32(1.5), 2.25, math.Inf(1), at, time.Second,
+			uint(1), uint8(2), uint16(3), uint32(4), uint64(math.MaxUint64), float32(1.5), 2.25, math.Inf(1), at, &at, time.Second,
 			marshaler{text: "marshalled"},
 			strings.Repeat("x", 1<<20),
 		} {
