@@ -76,7 +76,7 @@ func New(rdbs []redis.UniversalClient, family keys.Family) (*Family, []error) {
 			errs = append(errs, keys.Bad(field(i), "cannot be used: %v", err))
 		case client.IsCluster():
 			errs = append(errs, keys.Bad(field(i), "is a %T, a Cluster client; want the client of one server", rdb))
-		case reflect.TypeOf(rdb).Comparable() && slices.Contains(rdbs[:i], rdb):
+		case reflect.ValueOf(rdb).Comparable() && slices.Contains(rdbs[:i], rdb):
 			errs = append(errs, keys.Bad(field(i), "is the client %s again; want one client for each server", field(slices.Index(rdbs, rdb))))
 		}
 		f.servers = append(f.servers, &server{f: f, i: i, rdb: rdb, client: client})

@@ -207,8 +207,16 @@ func TestLeadAndShutdown(t *testing.T) {
 }
 
 func TestWhatNewQuorumRefuses(t *testing.T) {
+	type tagged struct {
+		redis.UniversalClient
+		tags []string
+	}
 	each(t, 3, func(f *fleet) {
 		all := f.clients()
+		var wrapped []redis.UniversalClient // their type can be compared, and they cannot
+		for _, rdb := range all {
+			wrapped = append(wrapped, struct{ redis.UniversalClient }{tagged{rdb, nil}})
+		}
 		cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{f.addr(0)}})
 		ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": f.addr(0)}})
 		defer cluster.Close()
@@ -226,6 +234,7 @@ func TestWhatNewQuorumRefuses(t *testing.T) {
 			"a client twice":     {[]redis.UniversalClient{all[0], all[1], all[0]}, mutex.Config{}, []string{"rdbs[2] is the client rdbs[0] again"}},
 			"a Cluster":          {[]redis.UniversalClient{all[0], cluster, all[2]}, mutex.Config{}, []string{"rdbs[1] is a *redis.ClusterClient", "want the client of one server"}},
 			"a Ring":             {[]redis.UniversalClient{all[0], all[1], ring}, mutex.Config{}, []string{"rdbs[2] ", "Ring"}},
+			"a field":            {wrapped, mutex.Config{LocalFor: 5 * time.Millisecond}, []string{"LocalFor is 5ms; want 0"}},
 			"several bad fields": {all, mutex.Config{LocalFor: 5 * time.Millisecond, KeepFor: time.Second, Replicas: 1, TTL: 1}, []string{"LocalFor is 5ms; want 0", "KeepFor is 1s; want 0", "Replicas is 1; want 0", "TTL is 1ns"}},
 		}
 		if f.reals != nil { // the embedded ones have no names; else two clients of one server would be two votes of one
