@@ -188,6 +188,9 @@ func (c *calling[T]) await(waiting []*request[T]) (lookAgain []*request[T]) {
 				soft = nil
 				c.serveStale(left)
 			case <-c.ctx.Done():
+				if len(q.outcomes) > 0 {
+					continue // it came while the call waited for another key
+				}
 				delete(left, q)
 				q.leave(false)
 				c.end(q, Result[T]{}, []error{c.ctx.Err()})

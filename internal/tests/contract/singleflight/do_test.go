@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -239,6 +240,27 @@ func TestDoManyPartial(t *testing.T) {
 		_, err = g.DoMany(f.Context(), strings.Split("MLKJIHGFEDCB", ""), func(context.Context, []string) (map[string]string, error) { return nil, nil })
 		lines := strings.Split(err.Error(), "\n")
 		redistest.Check(f, len(lines) == 11 && strings.HasSuffix(lines[0], "/B: not found") && lines[10] == "and 2 more keys", "%q", lines)
+	})
+}
+
+// What has come before ctx ends is returned, although the call waits for a key before it.
+func TestDoManyKeepsWhatCameBeforeCtxEnded(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		g, other, _ := f.two()
+		o := newOrigin(f)
+		slow, l := begin(f, f.Context(), other, "slow", o, o.load)
+		keys := strings.Split("abcdefghij", "")
+		ctx, leave := context.WithCancel(f.Context())
+		some := doMany(f, ctx, g, append([]string{"slow"}, keys...), newBatches())
+		synctest.Wait() // until it waits for the slow key alone
+		leave()
+		var want []string
+		for _, key := range keys {
+			want = append(want, key, strings.ToUpper(key))
+		}
+		redistest.WantErr(f, some.got(want...), context.Canceled, redistest.Says(f.Family+"/slow"))
+		l.returns("v")
+		slow.wantValue("v")
 	})
 }
 
