@@ -186,6 +186,19 @@ func TestImpatientClientIsNoOutage(t *testing.T) {
 	})
 }
 
+// A Wait that is shorter than a round trip does not say that Redis is away: others of the client go on.
+func TestShortWaitIsNoOutage(t *testing.T) {
+	t.Parallel()
+	p := redistest.NewProxy(t, redistest.Mini(t).Addr())
+	p.Delay(100*time.Millisecond, 100*time.Millisecond)
+	caps := captest.New(t, p.Client(), semaphore.Config{Limit: 1})
+	h := capped(t, caps, httpcap.Config{Wait: 20 * time.Millisecond}, nil)
+	another := func() { redistest.NoError(t, redistest.Must(caps.TryAcquire(t.Context(), "another"))(t).Release()) }
+	another()
+	redistest.Require(t, ask(t, h).Code, http.StatusServiceUnavailable, "status %d")
+	another()
+}
+
 // A lost lease ends the work, and not with FailOpen: an outage would cut long requests after a TTL.
 func TestLossEndsTheWorkUnlessFailOpen(t *testing.T) {
 	for _, failOpen := range []bool{false, true} {

@@ -118,6 +118,14 @@ func (c *link) AnsweredSince(key string, began time.Time) bool {
 	return c.serverOf(key).breaker.answeredSince(began)
 }
 
+// Late reports whether a call for key that began at began has taken twice as long as the quickest round trip of late.
+func (c *link) Late(key string, began time.Time) bool {
+	q := c.serverOf(key).queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return time.Since(began) >= 2*min(q.pace.shortest[0], q.pace.shortest[1])
+}
+
 // Heard notes the outcome of a call for key that began at began and that another package sent.
 func (c *link) Heard(key string, began time.Time, err error) {
 	c.serverOf(key).breaker.outcome(began, err)

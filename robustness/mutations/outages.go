@@ -96,6 +96,8 @@ var outages = []mutation{
 		" && !b.answeredSince(began) {", " {"),
 	cut("gate: an impatient client is no outage", "integrations/internal/gate/gate.go", "./integrations/httpcap", "TestImpatientClientIsNoOutage",
 		"if ctx.Err() == nil { //", "if true { //"),
+	cut("gate: a short wait is no outage", "integrations/internal/gate/gate.go", "./integrations/httpcap", "TestShortWaitIsNoOutage",
+		" && s.client.Late(s.key, began) {", " {"),
 	cut("gate: a crowd is no outage", "integrations/internal/gate/gate.go", "./integrations/httpcap", "TestCrowdIsNoOutage",
 		"if p.server.answersOthers(p.began, err) {", "if false {"),
 	cut("breaker: a false alarm ends no wait", "internal/call/breaker.go", cache, "TestWaitsWhenRedisGoesAway",

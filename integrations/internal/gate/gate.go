@@ -225,9 +225,10 @@ func (s server) answersOthers(began time.Time, err error) bool {
 	return s.client != nil && !s.replicas && !call.HasAnswer(err) && s.client.AnsweredSince(s.key, began)
 }
 
-// heard takes note of the error of a call that began at began.
+// heard takes note of the error of a call that began at began. A wait that ends before an answer can come from a Redis
+// far away says nothing about it.
 func (s server) heard(began time.Time, err error) {
-	if s.client != nil && errors.Is(err, leasehold.ErrUnavailable) {
+	if s.client != nil && errors.Is(err, leasehold.ErrUnavailable) && s.client.Late(s.key, began) {
 		s.client.Suspect(s.key, began, err)
 	}
 }
