@@ -29,13 +29,17 @@ const (
 
 // onWire runs a test in a bubble, with an embedded server behind a wire.
 func onWire(t *testing.T, test func(t *testing.T, w *harness.Wire, caps *semaphore.Semaphore)) {
+	onWireWith(t, semaphore.Config{Limit: 1}, test)
+}
+
+func onWireWith(t *testing.T, cfg semaphore.Config, test func(t *testing.T, w *harness.Wire, caps *semaphore.Semaphore)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, client := redistest.Bubble(t)
 		w := &harness.Wire{Patience: 500 * time.Millisecond}
 		rdb := client(func(o *redis.Options) { o.Dialer = w.Dialer(o.Dialer) })
 		rdb.AddHook(w)
-		test(t, w, captest.New(t, rdb, semaphore.Config{Limit: 1}))
+		test(t, w, captest.New(t, rdb, cfg))
 	})
 }
 
@@ -70,6 +74,28 @@ func TestAnswerLeavesWhileRedisHangs(t *testing.T) {
 	redistest.AtMost(t, time.Since(<-began), soon, "the answer came %v after the handler was done")
 	p.Heal()
 	captest.WantState(t, caps, 0, 0) // it is given back in the background
+}
+
+// Nor does the answer of a moment, if its permit came from memory: no answer of Redis precedes it.
+func TestAnswerFromMemoryLeavesWhileRedisHangs(t *testing.T) {
+	onWireWith(t, semaphore.Config{Limit: 1, LocalFor: time.Second}, func(t *testing.T, w *harness.Wire, caps *semaphore.Semaphore) {
+		b := newBlocker(t)
+		h := capped(t, caps, httpcap.Config{Wait: time.Second}, b.ServeHTTP)
+		codes := make(chan int)
+		for range 2 { // the second one waits for the turn of the first
+			go func() { codes <- ask(t, h).Code }()
+			synctest.Wait()
+		}
+		w.Stall()
+		began := time.Now()
+		b.Release()
+		for range 2 {
+			redistest.Expect(t, <-codes, http.StatusOK, "status %d")
+		}
+		redistest.AtMost(t, time.Since(began), soon, "the answers took %v")
+		w.Heal()
+		captest.WantState(t, caps, 0, 0)
+	})
 }
 
 // Redis hangs: the first request takes as long as the semaphore needs to notice, and later ones next to nothing. They

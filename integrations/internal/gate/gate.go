@@ -149,14 +149,14 @@ func (p Pass) Lost(parent, ctx context.Context) bool {
 // 100 ms at the latest. Otherwise a finished answer would wait for seconds when Redis hangs. The Release goes on in the
 // background then, and the Close of the semaphore waits for it.
 //
-// The work of a moment does not pay for the goroutine: Redis answered when it began. If Redis
-// fell silent during that moment, Leave takes as long as Release.
+// The work of a moment does not pay for the goroutine: Redis answered when it began, unless the permits came from memory.
+// If Redis fell silent during that moment, Leave takes as long as Release.
 func (p Pass) Leave() {
 	if p.lease == nil {
 		return
 	}
 	away := p.server.away()
-	if !away && time.Since(p.began) < moment {
+	if !away && !p.server.local && time.Since(p.began) < moment {
 		p.release()
 		return
 	}
@@ -192,6 +192,7 @@ type server struct {
 	of       string // the key of the caller
 	key      string // in Redis
 	replicas bool   // they have to confirm each grant
+	local    bool   // permits may come from memory
 }
 
 func (g *Gate) serverOf(key string, n int) server {
@@ -203,7 +204,7 @@ func (g *Gate) serverOf(key string, n int) server {
 	if err != nil {
 		return server{}
 	}
-	return server{part.Manager.Client(), part.Manager, key, res.FirstKey(), part.Manager.NeedsReplicas()}
+	return server{part.Manager.Client(), part.Manager, key, res.FirstKey(), part.Manager.NeedsReplicas(), part.Keeper != nil}
 }
 
 // reachable costs nothing unless the server is known to be away, and 100 ms at most.
