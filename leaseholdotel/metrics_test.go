@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -209,6 +210,24 @@ func TestHeldPermitsAndWatchedKeys(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A collection reads some keys at the same time: over a long way it would end before the second one. A hook that
+// ends its goroutine is an error.
+func TestWatchedKeysOverALongWay(t *testing.T) {
+	p := redistest.NewProxy(t, redistest.Mini(t).Addr())
+	rdb := p.Client()
+	o, reader := meter(t, leaseholdotel.Config{})
+	redistest.Must(o.Watch(rdb, leaseholdotel.Watched{Type: "semaphore", Family: "f", Limit: 1, Keys: []string{"a", "b", "c", "d", "e", "f", "g"}}))(t)
+	p.Delay(50*time.Millisecond, 50*time.Millisecond)
+	_ = read(t, reader) // connects
+	wants(t, reader, map[string]float64{"permit.limit[{permit}]{semaphore}": 7})
+	w := &harness.Wire{}
+	hooked := p.Client()
+	hooked.AddHook(w)
+	w.Fail(func(string) error { runtime.Goexit(); return nil })
+	redistest.Must(o.Watch(hooked, leaseholdotel.Watched{Type: "semaphore", Family: "g", Keys: []string{"a"}}))(t)
+	redistest.WantText(t, reader.Collect(t.Context(), new(metricdata.ResourceMetrics)), "a watched key of g: a hook")
 }
 
 // A nil Observer, which Default is after an error, observes nothing.
