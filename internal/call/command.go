@@ -167,13 +167,16 @@ type leastReads struct {
 	exceeded atomic.Int32 // commands in a row that were read more often
 }
 
-// A position is where a command was sent. A hook may name a pipeline in its log by the first command.
+// A position is where a command was sent. A hook may name a pipeline in its log by the first command. Calls that replicas
+// confirm go to the node itself, past a Cluster client, which would read them once more.
 type position int
 
 const (
 	alone position = iota
 	firstOfPipeline
 	inPipeline
+	firstConfirmed
+	inConfirmed
 	positions
 )
 

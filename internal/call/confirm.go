@@ -67,9 +67,9 @@ func (c *link) confirmedPipeline(ctx context.Context, calls []*Call, which []int
 	case set.Val() == "":
 		failed = noReply(trip)
 	}
-	for _, i := range which {
+	for n, i := range which {
 		o := calls[i].outcome(trip)
-		c.countSendings(calls[i], inPipeline, o.err == nil)
+		c.countSendings(calls[i], firstConfirmed+position(min(n, 1)), o.err == nil)
 		if o.err == nil && failed != nil {
 			o = outcome{err: noReply(failed)} // its script has run, whatever the server says of WAIT
 		}

@@ -88,12 +88,8 @@ func (c *link) pipelineOnce(ctx context.Context, calls []*Call, which []int, out
 	}
 	err := c.exec(ctx, c.rdb, cmds)
 	for n, i := range which {
-		at := inPipeline
-		if n == 0 {
-			at = firstOfPipeline
-		}
 		outcomes[i] = calls[i].outcome(err)
-		c.countSendings(calls[i], at, outcomes[i].err == nil)
+		c.countSendings(calls[i], firstOfPipeline+position(min(n, 1)), outcomes[i].err == nil)
 	}
 }
 

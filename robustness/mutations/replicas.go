@@ -14,6 +14,8 @@ var replicas = []mutation{
 		"int(c.confirmed) >= c.Confirm.Replicas", "int(c.confirmed) >= 1"),
 	cutOnServers("replicas: on a Cluster the node of the key confirms", "internal/call/confirm.go", replicaTests, "NodeOfTheKey",
 		"if c.cluster != nil {", "if false {"),
+	cut("replicas: what they confirm is counted apart", "internal/call/confirm.go", callTests, "TestConfirmedCalls",
+		"firstConfirmed+position(min(n, 1))", "firstOfPipeline+position(min(n, 1))"),
 	cutOnServers("replicas: a queue of their own", "internal/call/queue.go", replicaTests, "ManyCallers|NobodyElseWaits",
 		"if one.Confirm == (Confirm{}) {", "if true {"),
 	cutOnServers("replicas: an enter is granted once they confirmed it", "internal/lease/attempt.go", replicaTests, "NothingIsGranted",
