@@ -285,6 +285,28 @@ func TestHookThatIsAddedLateIsLearned(t *testing.T) {
 	})
 }
 
+// One that only reads the first command of each pipeline is learned, too, beside commands that it does not read.
+func TestHookOfPipelinesThatIsAddedLateIsLearned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb, c := newBubble(t)
+		send := func() (copied bool) {
+			calls := []*Call{echoed("k", 1), echoed("k", 2)}
+			c.Send(t.Context(), calls)
+			return calls[0].Copied() || calls[1].Copied()
+		}
+		send()
+		redistest.Check(t, !send(), "a call without a hook counts as sent twice")
+		rdb.AddHook(redistest.Apart{Around: sends, Together: ours(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+			touch(cmds[0])
+			return send()
+		})})
+		for range maxExceeded + 2 {
+			send()
+		}
+		redistest.Check(t, !send(), "a hook that reads the first arguments was not learned")
+	})
+}
+
 // A ctx with a Deadline that panics ends no process, also where the client bounds no read: the call then runs on another goroutine.
 func TestCtxThatPanicsInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

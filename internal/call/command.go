@@ -162,8 +162,8 @@ func (c *Call) Copied() bool { return c.copied.Load() }
 
 // A leastReads is how often a client reads the arguments of a command at the least, by the
 // command's position. 0: not known yet.
-type leastReads struct {
-	by       [positions]atomic.Int32
+type leastReads [positions]struct {
+	reads    atomic.Int32
 	exceeded atomic.Int32 // commands in a row that were read more often
 }
 
@@ -189,15 +189,15 @@ const maxExceeded = 16
 func (c *link) countSendings(one *Call, at position, answered bool) {
 	t := one.tally()
 	reads := t.reads.Load()
-	least, usual := &c.least.by[at], int32(1)
+	least, usual := &c.least[at], int32(1)
 	if c.cluster != nil {
 		usual = 2
 	}
-	known := least.Load()
+	known := least.reads.Load()
 	// A command without a reply teaches nothing: a Cluster client reads the arguments once
 	// before it has a connection, and so may a hook that then refuses to send the command.
 	if reads > 0 && answered && (known == 0 || reads < known) {
-		least.CompareAndSwap(known, reads) // if another call was quicker, the next one teaches
+		least.reads.CompareAndSwap(known, reads) // if another call was quicker, the next one teaches
 		known = reads
 	}
 	if known != 0 {
@@ -205,12 +205,12 @@ func (c *link) countSendings(one *Call, at position, answered bool) {
 	}
 	switch {
 	case reads > usual:
-		if c.least.exceeded.Add(1) > maxExceeded {
-			least.Store(0)
+		if least.exceeded.Add(1) > maxExceeded {
+			least.reads.Store(0)
 		}
 		one.copied.Store(true)
-	case c.least.exceeded.Load() != 0:
-		c.least.exceeded.Store(0)
+	case least.exceeded.Load() != 0:
+		least.exceeded.Store(0)
 	}
 	if at == alone && t.failures.Load() > 0 && answered {
 		one.copied.Store(true)
