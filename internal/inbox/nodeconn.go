@@ -43,11 +43,11 @@ func (n *nodeConn) add(c *channel) {
 	n.write(order{c: c})
 }
 
-// remove unsubscribes from a channel. After the last channel, the connection is kept for a
+// drop takes a channel off the connection. After the last channel, the connection is kept for a
 // moment. Called with the lock.
-func (n *nodeConn) remove(c *channel) {
+func (n *nodeConn) drop(c *channel) {
 	delete(n.channels, c.name)
-	n.write(order{c: c, unsubscribe: true})
+	c.conn, c.since = nil, time.Time{}
 	if len(n.channels) == 0 {
 		n.linger.Reset(linger)
 	}
@@ -217,8 +217,7 @@ func (n *nodeConn) unsubscribed(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if c := n.channels[name]; c != nil {
-		delete(n.channels, name)
-		c.conn, c.since = nil, time.Time{}
+		n.drop(c)
 		b.attachSoon([]*channel{c})
 	}
 }
@@ -232,8 +231,7 @@ func (n *nodeConn) refused(err error) bool {
 	defer b.mu.Unlock()
 	o, ok := n.answered()
 	if c := o.c; ok && !o.unsubscribe && c.conn == n {
-		delete(n.channels, c.name)
-		c.conn, c.since = nil, time.Time{}
+		n.drop(c)
 		b.refused(c)
 	}
 	return ok

@@ -121,8 +121,8 @@ func (b *Sharded) Close() {
 func (b *Sharded) forget(c *channel) {
 	delete(b.channels, c.key)
 	if n := c.conn; n != nil {
-		c.conn = nil
-		n.remove(c)
+		n.drop(c)
+		n.write(order{c: c, unsubscribe: true})
 	}
 }
 

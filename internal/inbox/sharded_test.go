@@ -98,6 +98,11 @@ func TestShardedHearsKeysOfAllServers(t *testing.T) {
 		return !slices.ContainsFunc(all, func(key string) bool { return b.listeners(key) > 0 })
 	})
 	redistest.Check(t, len(b.missed) == 0, "it subscribed again although it was in use")
+	awaitNoConnection(t, b.Sharded)
+}
+
+func awaitNoConnection(t *testing.T, b *Sharded) {
+	t.Helper()
 	redistest.Eventually(t, "no connection", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -177,6 +182,9 @@ func TestShardedFollowsASlot(t *testing.T) {
 	if len(b.missed) > 0 {
 		t.Errorf("missed %q, too", <-b.missed)
 	}
+	b.Unwatch("k")
+	b.Unwatch(stays)
+	awaitNoConnection(t, b.Sharded)
 }
 
 // A server that falls silent delays no process that watches a key of another, and its own
@@ -233,7 +241,7 @@ func (f *fake) Notice(err error) {
 }
 
 // While no server is known for a channel, and while the server refuses it, it is tried
-// again.
+// again, as long as it is watched.
 func TestShardedTriesAgain(t *testing.T) {
 	t.Parallel()
 	srv := redistest.StartServer(t, redistest.Newest(t))
@@ -258,4 +266,16 @@ func TestShardedTriesAgain(t *testing.T) {
 	if len(missed) > 0 {
 		t.Errorf("missed %q, too: the refusal of one channel is another's", <-missed)
 	}
+	user("&none")
+	b.Unwatch("allowed")
+	b.Unwatch("refused")
+	awaitNoConnection(t, b)
+	b.Watch("refused")
+	redistest.Eventually(t, "a refusal", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.channels["refused"].failures > 0
+	})
+	b.Unwatch("refused")
+	awaitNoConnection(t, b)
 }
