@@ -165,7 +165,7 @@ func ClientClosed(err error) bool { return errors.Is(err, redis.ErrClosed) }
 
 // network reports whether err means that a server could not be reached, so that a Cluster's topology may have changed.
 func network(err error) bool {
-	return err != nil && serverError(err) == "" && !ClientClosed(err) &&
+	return err != nil && serverError(err) == "" && !ClientClosed(err) && !errors.Is(err, errWithdrawn) &&
 		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
 
@@ -179,7 +179,7 @@ func OutOfReach(err error) bool {
 		return slices.ContainsFunc(outOfService, func(p string) bool { return strings.HasPrefix(text, p) })
 	}
 	var bad *unsupported
-	return network(err) && !errors.Is(err, errWithdrawn) && !errors.As(err, &bad)
+	return network(err) && !errors.As(err, &bad)
 }
 
 // Revoked returns the reason, as it may be shown, if err is the answer of a script that an attempt was revoked. The

@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -230,5 +231,21 @@ func TestPairGoesTogether(t *testing.T) {
 		pair.Wait()
 		h.done.Wait()
 		h.wantFirst(t, "first second enter") // the pair has the rank of its second call
+	})
+}
+
+// A call that its caller has withdrawn tells nothing of its server: pipelines stay as long as they are.
+func TestWithdrawnCallIsNoFailure(t *testing.T) {
+	withHeld(t, func(t *testing.T, h *held) {
+		q, one := h.only.queue, echoed("k", 1)
+		q.pace.bytes = maxPipelineBytes
+		redistest.CheckNow(t, one.Withdraw(), "it was sent")
+		h.start(one, func(_ []int64, err error) {
+			redistest.Check(t, errors.Is(err, errWithdrawn), "%v; want that it was withdrawn", err)
+		})
+		h.done.Wait()
+		synctest.Wait()
+		redistest.Check(t, q.pace.bytes == maxPipelineBytes && q.lastErr == nil, "pipelines of %d bytes, and %v", q.pace.bytes, q.lastErr)
+		redistest.Check(t, !network(NotSent(errWithdrawn)), "it counts as an error of the network, for which a Cluster is asked for its topology")
 	})
 }
