@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasehold-go/leasehold/internal/redistest"
-
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/keys"
+	"github.com/leasehold-go/leasehold/internal/redistest"
 )
 
 func TestNamesOfKeysAreReadBack(t *testing.T) {
@@ -90,4 +90,20 @@ func FuzzParse(f *testing.F) {
 		parseMember(text, false)
 		parseMember(text, true)
 	})
+}
+
+// A lease may hang once it was renewed for more than ten times its TTL, which may be decades.
+func TestOverlong(t *testing.T) {
+	for _, c := range []struct {
+		ttl, held time.Duration
+		want      bool
+	}{
+		{time.Second, 10 * time.Second, false},
+		{time.Second, 10*time.Second + 10, true},
+		{50 * 365 * 24 * time.Hour, time.Hour, false},
+	} {
+		now := time.Now()
+		h := Holder{TTL: c.ttl, Holder: leasehold.Holder{Since: now.Add(-c.held)}}
+		redistest.Check(t, h.Overlong(now) == c.want, "held for %v, TTL %v: %v", c.held, c.ttl, h.Overlong(now))
+	}
 }

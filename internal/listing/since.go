@@ -14,7 +14,7 @@ const overlong = 10
 // Overlong reports whether the lease has been renewed for more than ten times its TTL. A lease of a
 // process that keeps leases is no such one: it may have served many callers.
 func (h Holder) Overlong(now time.Time) bool {
-	return h.TTL > 0 && !h.Keeps && now.Sub(h.Since) > overlong*h.TTL
+	return h.TTL > 0 && !h.Keeps && now.Sub(h.Since)/overlong > h.TTL
 }
 
 // since returns the time since which a lease has been held.
