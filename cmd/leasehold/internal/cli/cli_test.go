@@ -325,3 +325,9 @@ func TestFlagWithoutAURLIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// Help on a command that there is not is a mistake in the arguments.
+func TestHelpOnNothingIsRefused(t *testing.T) {
+	refused(t, "", "unknown command", "help", "nosuch")
+	ok(t, "", "set-limit sets", "help", "set-limit")
+}

@@ -61,6 +61,13 @@ and the password in a URL of Sentinel are the sentinels' own.`,
 	if run.Possible {
 		root.AddCommand(a.run())
 	}
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"})
+	help.Example = "  leasehold help run"
+	help.Args = func(_ *cobra.Command, args []string) error { // by itself it ends well, whatever it is asked for
+		_, _, err := root.Find(args)
+		return err
+	}
 	root.SetUsageTemplate(strings.NewReplacer(
 		".LocalFlags.FlagUsages", ".LocalFlags.FlagUsagesWrapped 80", ".InheritedFlags.FlagUsages", ".InheritedFlags.FlagUsagesWrapped 80",
 	).Replace(root.UsageTemplate()))
