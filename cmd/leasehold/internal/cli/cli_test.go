@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -330,4 +331,17 @@ func TestFlagWithoutAURLIsRefused(t *testing.T) {
 func TestHelpOnNothingIsRefused(t *testing.T) {
 	refused(t, "", "unknown command", "help", "nosuch")
 	ok(t, "", "set-limit sets", "help", "set-limit")
+}
+
+// A demo that may do nothing says so. A fleet of it would fail without a word.
+func TestDemoThatLacksARight(t *testing.T) {
+	t.Parallel()
+	s := redistest.StartServer(t, redistest.Newest(t))
+	redistest.WantErr(t, s.Client().ACLSetUser(t.Context(), "less", "reset", "on", ">secret", "~*", "&*", "+@all", "-evalsha").Err())
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	root := New(io.Discard, io.Discard)
+	root.SetArgs([]string{"demo", "--redis", "redis://less:secret@" + s.Addr()})
+	e, coded := errors.AsType[*run.Error](root.ExecuteContext(ctx))
+	redistest.Check(t, coded && e.Code == run.CodeRefused && ctx.Err() == nil, "%v", e)
 }
