@@ -28,7 +28,7 @@ looks at each of the servers, and whether one of them is there twice.
 It writes no key. Rights are tried with commands that change nothing.
 
 Exit codes: 0 all is well, or nothing worse than a note; 1 a promise does not
-hold; 64 bad arguments; 69 Redis is out of reach.`,
+hold; 64 bad arguments; 69 Redis is out of reach; 77 it refuses the user.`,
 		Example: `  leasehold doctor
   leasehold doctor --quorum redis://a,redis://b,redis://c
   leasehold doctor --json | jq '.findings[] | select(.grade == "problem")'`,
