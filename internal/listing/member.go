@@ -14,7 +14,6 @@ import (
 // luascripts/permits/shared/queue.lua.
 type member struct {
 	first   string // the entry of the request's first permit; those of its other permits begin with it
-	extra   bool   // this is the entry of one of the other permits
 	tenant  string // in a family with a total
 	id      string // protocol.Request.ID
 	label   string
@@ -57,7 +56,7 @@ func parseMember(text string, total bool) (m member, ok bool) {
 	m.first = text
 	// A '+' before the last dot belongs to the tenant.
 	if i := strings.LastIndexByte(text, '+'); i > strings.LastIndexByte(text, '.') {
-		m.first, m.extra = text[:i], true
+		m.first = text[:i]
 	}
 	rest := m.first
 	if total {
