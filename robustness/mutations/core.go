@@ -85,7 +85,7 @@ var core = []mutation{
 		" && !a.life.Confirms", ""),
 	cut("core: a wait that ends at its verdict tells it", "internal/lease/acquire.go", leaseTests, "TestWaitThatEnds",
 		"\tcase told != nil:\n\t\terrs = append(errs, told...)\n", ""),
-	cut("core: no other reply than that to an ask is a sign of life", "internal/lease/group.go", "./internal/tests/contract/multi", "ServedInItsTurn",
+	cut("core: no other reply than that to an ask is a sign of life", "internal/lease/group.go", permitTests, "TestNewcomersPutNoSign",
 		"\tg.asking.Heard(sent, got,", "\tg.asking.Answered(sent)\n\tg.asking.Heard(sent, got,"),
 	cut("core: the reply to an ask puts no hint off", "internal/life/asking.go", lifeTests, "TestHintBrings",
 		"g.sent, g.got, g.Fails, g.firstEnd = sent, got, 0, 0", "g.sent, g.got, g.Fails, g.firstEnd, g.hinted = sent, got, 0, 0, 0"),

@@ -183,6 +183,25 @@ func TestSignOfLifeIsRepeatedBesideANewcomer(t *testing.T) {
 	})
 }
 
+// Newcomers that queue all the time put no sign of life of the others off.
+func TestNewcomersPutNoSignOfLifeOff(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		holder, _ := f.open()
+		s, wire := f.open()
+		l := f.take(holder, "k", 1)
+		first := f.start(s, "k", 1)
+		for range 12 {
+			ctx, leave := context.WithTimeout(f.Context(), 500*time.Millisecond)
+			_, err := s.Acquire(ctx, "k")
+			leave()
+			redistest.WantErr(f, err, leasehold.ErrBusy)
+		}
+		redistest.Check(f, wire.Sent("ask") >= 4, "%d signs of life in 6 s", wire.Sent("ask"))
+		release(f, l)
+		release(f, first.Got())
+	})
+}
+
 // A call that took long tells little of the server's clock. A grant after it is not taken for as old as that.
 func TestSlowCallShortensNoGrant(t *testing.T) {
 	bubble(t, func(f *fixture) {
