@@ -143,6 +143,7 @@ func TestHungRedis(t *testing.T) {
 
 // The error of a request in an outage names the key, also of a later one for which nothing was sent.
 func TestErrorsOfAnOutageNameTheKey(t *testing.T) {
+	t.Parallel()
 	nowhere := redistest.MiniClient(t, func(o *redis.Options) { o.Addr = "127.0.0.1:1" })
 	var seen error
 	h := capped(t, captest.New(t, nowhere, semaphore.Config{Limit: 1}), httpcap.Config{Unavailable: func(_ http.ResponseWriter, _ *http.Request, err error) {

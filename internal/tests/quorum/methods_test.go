@@ -82,6 +82,7 @@ func hooked(t *testing.T, hook redistest.Around) (*fleet, *mutex.Mutex) {
 
 // A reply that no script gives ends no process.
 func TestRevokeWhoseRepliesAreGarbled(t *testing.T) {
+	t.Parallel()
 	f, operator := hooked(t, func(_ context.Context, cmds []redis.Cmder, send func() error) error {
 		err := send()
 		for _, cmd := range cmds {

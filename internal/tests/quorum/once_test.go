@@ -64,6 +64,7 @@ func TestRunThatAMinorityCompletes(t *testing.T) {
 
 // A look that a hook swallowed, or answered with an error that panics, does not say that the slot is open.
 func TestDoOnceWhoseLooksAreSwallowed(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]error{"swallowed": nil, "a nil pointer": (*net.OpError)(nil)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
