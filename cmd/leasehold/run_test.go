@@ -73,8 +73,6 @@ func TestExitCodes(t *testing.T) {
 		"a program without a name":   {s.args("--", ""), 64},
 		"busy, with a hostile key":   {of(hostile, "--wait", "0", "--conflict-exit-code", "0", "--", "true"), 0},
 		"a negative time":            {[]string{"ls", "--held-longer", "-5s"}, 64},
-		"a token file without token": {[]string{"serve", "--listen", "127.0.0.1:99999", "--token-file", empty}, 64},
-		"a token file without name":  {[]string{"serve", "--listen", "127.0.0.1:99999", "--token-file", ""}, 64},
 		"a URL as a value":           {[]string{"ls", "--sort", "redis://:S3cr3t\"@h"}, 64},
 		"a URL with blanks":          {[]string{"ls", "a", "redis://:S3cr3t  x\t@h"}, 64},
 		"a command with blanks":      {[]string{"redis://:S3cr3t  x\t@h"}, 64},
@@ -92,7 +90,11 @@ func TestExitCodes(t *testing.T) {
 		}
 	})
 	s.run("--wait", "1s", "--", "true").ends(75, "mutex "+s.name+"/k was not free in time", "the program did not run", "leasehold show --mutex "+s.name+" --key k")
+	s.run("--wait", "0", "--conflict-exit-code", "0", "--", "true").ends(0, "leasehold: mutex "+s.name+"/k was not free")
 	start(t, "", "ls", "--redis", "redis://127.0.0.1:1").ends(69, "127.0.0.1:1: connect") // an address is no secret
+	for file, why := range map[string]string{empty: "has no token", "": "can't be read"} {
+		start(t, s.url, "serve", "--listen", "127.0.0.1:0", "--token-file", file).ends(64, "--token-file "+why)
+	}
 	busy.signal(syscall.SIGTERM)
 	busy.ends(128 + 15)
 	for _, key := range []string{"a", "b", "c", "k"} {

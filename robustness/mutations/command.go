@@ -24,7 +24,7 @@ var commands = []mutation{
 		"if !p.over() && slices.Contains(sessions, p.session) {", "if p.pid == sessions[len(sessions)-1] {"),
 	cut("run: the program ends with its guard", "cmd/leasehold/internal/run/attend.go", "./cmd/leasehold", "TestAllThatDescends",
 		"killOrphans(a.before, a.pid)", "_ = a"),
-	cut("run: a lease that was handed over is made as long as it is to be", "cmd/leasehold/internal/run/wait.go", "./cmd/leasehold", "TestRunOnAll",
+	cut("run: a lease that was handed over is made as long as it is to be", "cmd/leasehold/internal/run/wait.go", "./cmd/leasehold/internal/run", "TestLeaseThatWasHandedOver",
 		"if time.Until(l.Deadline()) > o.TTL*2/3 {", "if true {"),
 	cut("run: what the program leaves behind is ended", "cmd/leasehold/internal/run/guard.go", "./cmd/leasehold", "LeavesBehind",
 		"case g.ended || g.killing:", "case g.ended:\n\t\tg.reported = true\n\t\tg.say(\"exit %d\", uint32(g.status))\n\t\treturn tick\n\tcase g.killing:"),

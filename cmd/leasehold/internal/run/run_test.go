@@ -70,6 +70,20 @@ func TestLeaseThatComesTooLateIsGivenBack(t *testing.T) {
 	redistest.Check(t, !state.Held && state.LastToken > 0, "%+v", state)
 }
 
+// A lease that another process handed over lasts two seconds at first. It is lengthened before the program starts.
+func TestLeaseThatWasHandedOverIsLengthened(t *testing.T) {
+	rdb, name := redistest.MiniClient(t), redistest.Name(t)
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: name, TTL: 2 * time.Second}))(t)
+	defer m.Close(t.Context())
+	f := &family{rdbs: []redis.UniversalClient{rdb}, stream: name, acquire: func(ctx context.Context, _ bool) (*held, error) {
+		l, err := m.Lock(ctx, "k")
+		return &held{lease: l, release: l.Unlock}, err
+	}}
+	l := redistest.Must(take(t.Context(), f, Options{TTL: 5 * time.Minute}))(t)
+	redistest.AtLeast(t, time.Until(l.Deadline()), 4*time.Minute, "the lease is held for %v")
+	redistest.WantErr(t, l.release())
+}
+
 // A guard that only warns sleeps while its program goes on without the lease.
 func TestGuardThatWarnsSleepsAfterTheLease(t *testing.T) {
 	g := &guard{task: task{Lost: LostWarn}, program: 1, deadline: clock() - time.Second}
