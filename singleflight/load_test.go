@@ -78,6 +78,7 @@ func TestFirstLookUpsOverALongWay(t *testing.T) {
 		_, client := redistest.Bubble(t)
 		rdb := client(func(o *redis.Options) {
 			dial := o.Dialer
+			o.ConnMaxIdleTime = time.Nanosecond // none is used again
 			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				time.Sleep(call.Bound/2 + 100*time.Millisecond)
 				return dial(ctx, network, addr)

@@ -125,7 +125,7 @@ func TestLookOfADoOnceIsToldAndBoundedByMaxWait(t *testing.T) {
 		redistest.Gives(look())(f, false)
 		f.proxies[1].Cut(true, true)
 		silent := harness.Begin(f, func() error { return redistest.ErrorOf(look()) })
-		redistest.WantErr(f, silent.Within(6*time.Second, "the end of MaxWait").Err, leasehold.ErrUnavailable, redistest.Not(leasehold.ErrBusy))
+		redistest.WantErr(f, silent.Within(4*time.Second, "the end of MaxWait").Err, leasehold.ErrUnavailable, redistest.Not(leasehold.ErrBusy))
 		redistest.Expect(f, told.Count(leasehold.EventAcquired, leasehold.OutcomeUnavailable), 1, "the Observer is told of %d outages")
 		f.proxies[0].Heal()
 		f.proxies[1].Heal()
