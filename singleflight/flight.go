@@ -49,7 +49,7 @@ type flight[T any] struct {
 	isEarlyRefresh bool        // it was started before the TTL was over
 	leased         bool        // the load runs under lease
 	load           *load[T]    // nil: it does not load yet
-	own            *request[T] // its first request, whose loader is called, and whose caller gets the value itself; nil: none
+	own            *request[T] // its first request, if the loader of that one is called: its caller gets the value itself; nil: none
 }
 
 // join puts each request into the group's flight of its key, or into a new flight. New flights are

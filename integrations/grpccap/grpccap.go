@@ -41,7 +41,8 @@ type Config struct {
 	Permits func(ctx context.Context, method string, req any) int
 
 	// Wait bounds how long a call waits for its permits. The deadline of the call bounds it too, and so do the
-	// semaphore's MaxWait and MaxWaiters. 0: a call that finds no free permit is refused at once.
+	// semaphore's MaxWait and MaxWaiters. 0: a call that finds no free permit is refused at once. One shorter than a
+	// round trip is over before Redis can answer, which looks like an outage: see FailOpen.
 	Wait time.Duration
 
 	// FailOpen handles calls without permits while Redis cannot be asked. Such calls are late

@@ -36,6 +36,7 @@ type Config struct {
 	// Wait bounds how long a request waits for its permits. The semaphore's MaxWait and MaxWaiters apply too. While an
 	// HTTP/1 request with a body waits, net/http does not notice that its client has left, because the body was not
 	// read yet: the request then waits until this bound. 0: a request that finds no free permit is refused at once.
+	// One shorter than a round trip is over before Redis can answer, which looks like an outage: see FailOpen.
 	Wait time.Duration
 
 	// FailOpen serves requests without permits while Redis cannot be asked. Such requests are late by the time in which

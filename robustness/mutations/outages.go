@@ -98,6 +98,8 @@ var outages = []mutation{
 		"if ctx.Err() == nil { //", "if true { //"),
 	cut("gate: a short wait is no outage", "integrations/internal/gate/gate.go", "./integrations/httpcap", "TestShortWaitIsNoOutage",
 		" && s.client.Late(s.key, began) {", " {"),
+	cut("gate: a permit from memory says nothing of Redis", "integrations/internal/gate/gate.go", "./integrations/httpcap", "TestAnswerFromMemory",
+		"!p.server.local && ", ""),
 	cut("gate: a crowd is no outage", "integrations/internal/gate/gate.go", "./integrations/httpcap", "TestCrowdIsNoOutage",
 		"if p.server.answersOthers(p.began, err) {", "if false {"),
 	cut("breaker: a false alarm ends no wait", "internal/call/breaker.go", cache, "TestWaitsWhenRedisGoesAway",
