@@ -196,6 +196,9 @@ func encode(v any) (any, error) {
 		float32, float64, time.Time, time.Duration:
 		return v, nil
 	case *time.Time: // go-redis writes it as text, although it is a BinaryMarshaler
+		if v == nil {
+			return nil, keys.Invalid("value is a nil %T", v)
+		}
 		return *v, nil
 	case encoding.BinaryMarshaler:
 		b, err := v.MarshalBinary()

@@ -35,6 +35,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
@@ -52,6 +53,7 @@ func Main(m *testing.M) {
 	if os.Getenv("GOGC") == "" && !slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "-test.bench=") }) {
 		debug.SetGCPercent(400) // collections took 4 s of the 59 s of all tests without servers
 	}
+	lateness.at = time.Now() // before its first step, which may come late itself
 	go watchLateness()
 	before := goleak.IgnoreCurrent()
 	code := m.Run()

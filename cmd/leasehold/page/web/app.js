@@ -94,7 +94,7 @@ function keyName(r) {
 }
 
 function inUse(r) {
-	if (r.kind === "guard") return "–";
+	if (r.kind === "guard" || r.error) return "–"; // what could not be read is not 0
 	if (r.kind === "cache" && !r.scope) return r.inUse > 0 ? "loading" : "–";
 	return r.limit > 0 ? `${count.format(r.inUse)} / ${count.format(r.limit)}` : count.format(r.inUse);
 }
@@ -288,6 +288,7 @@ function details(s) {
 }
 
 function summary(d) {
+	if (d.error) return "";
 	if (d.kind === "guard") return `Refuses writes with a token below ${d.token ?? 0}.`;
 	const all = [];
 	if (d.kind === "cache" && !d.scope) all.push(d.inUse ? "is being loaded" : d.cached ? (d.cached.notFound ? 'remembers "not found"' : "is cached") : "is not cached");

@@ -92,6 +92,7 @@ func TestGuardRefusesBadCallsAndSendsNothing(t *testing.T) {
 		for _, value := range []any{nil, struct{ A int }{1}, []string{"a"}, map[string]int{}, make(chan int), func() {}, &struct{}{}} {
 			wantInvalid(g.Set(ctx, "k", 1, value, 0), "value is a ", "encoding.BinaryMarshaler", f.Family+"/k")
 		}
+		wantInvalid(g.Set(ctx, "k", 1, (*time.Time)(nil), 0), "value is a nil *time.Time")
 		cause := errors.New("no bytes for it")
 		err = g.Set(ctx, "k", 1, marshaler{err: cause}, 0)
 		wantInvalid(err, "value does not marshal")
