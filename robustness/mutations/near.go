@@ -46,7 +46,7 @@ var near = []mutation{
 		"		names += 2 * len(k.Value)\n", ""),
 	cut("near: the size counts the names", "internal/near/store.go", nearStore, "TestSizeCounts",
 		"+ 3*len(k.Value)", "+ len(k.Value)"),
-	cut("near: a copy keeps nothing of its caller", nearReading, cacheTests, "TestNearRegistersOnlyHotKeys",
+	cut("near: a copy keeps nothing of its caller", nearReading, cacheTests, "TestNearKeepsNothingOfItsCallers",
 		"strings.Clone(k.Name)", "strings.TrimPrefix(k.Name, \"\")"),
 	cut("near: the door has two slots", "internal/near/door.go", nearStore, "TestDoorCounts",
 		"if other := &set[1]; d.worth(other, now) < d.worth(k, now) {", "if other := &set[1]; d.worth(other, now) < 0*d.worth(k, now) {"),

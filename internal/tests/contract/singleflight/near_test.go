@@ -51,15 +51,15 @@ func TestNearServesHotValues(t *testing.T) {
 }
 
 // A key that is read now and then costs one GET a time. It has no registration and no
-// subscription, so its invalidation finds nobody. A copy keeps its key, and not the text of the caller that the key is a
-// part of.
+// subscription, so its invalidation finds nobody.
 func TestNearRegistersOnlyHotKeys(t *testing.T) {
-	some(t, func(f *fixture) {
+	bubble(t, func(f *fixture) {
 		g, w := f.open(nearFor(hold))
 		put(f, g, "k", "v")
 		for range 3 {
 			fetch(f, f.Context(), g, "k", never(f)).want("v", singleflight.Cached)
 		}
+		synctest.Wait()
 		n := w.Sent("near read")
 		redistest.Check(f, n == 0 && f.readers("k") == 0, "%d near reads, %d readers after three reads", n, f.readers("k"))
 		warm(f, g, "k", "v")
@@ -69,7 +69,15 @@ func TestNearRegistersOnlyHotKeys(t *testing.T) {
 		for range 3 {
 			peek(f, g, "k")
 		}
+		synctest.Wait()
 		redistest.Expect(f, w.Sent("near read")-sent, 0, "%d near reads of a key that was just invalidated")
+	})
+}
+
+// A copy keeps its key, and not the text of the caller that the key is a part of.
+func TestNearKeepsNothingOfItsCallers(t *testing.T) {
+	some(t, func(f *fixture) {
+		g, _ := f.open(nearFor(hold))
 		text := make([]byte, 1<<20)
 		copy(text, "key")
 		kept := weak.Make(&text[0])
