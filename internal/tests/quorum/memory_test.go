@@ -243,19 +243,19 @@ func TestAVoteThatAWaiterHasIsHealed(t *testing.T) {
 // A vote that ended early, as by a clock that jumped, is asked for again by the renewal that finds
 // that out, and not only by the next one.
 func TestAVoteThatEndedEarlyIsHealed(t *testing.T) {
-	each(t, 3, func(f *fleet) {
-		m := f.open()
-		l := f.lock(m, "k")
-		redistest.Eventually(f, "the third vote", func() bool { return f.votedFor(2, l) })
-		f.listens(2, 1)
-		redistest.Require(f, f.direct(2).Del(f.Context(), f.part("k", "holders")).Val(), 1, "there was no vote")
-		if err := l.Extend(f.Context(), 20*time.Second); err != nil { // a renewal
-			f.Fatal(err)
-		}
-		for asked := time.Now(); !f.votedFor(2, l); time.Sleep(time.Millisecond) {
-			redistest.CheckNow(f, !redistest.Over(asked, 2*time.Second), "the renewal did not ask for the vote")
-		}
-		f.unlock(l)
+	harness.Bubble(t, "quorum", func(f *harness.Fixture) {
+		const trip = 10 * time.Millisecond
+		rdbs := distant(f, trip)
+		m := redistest.Must(mutex.NewQuorum(rdbs, mutex.Config{Name: f.Family}))(f)
+		l := redistest.Must(m.Lock(f.Context(), "k"))(f)
+		time.Sleep(5 * trip) // it knows of its third vote
+		votes := "leasehold:qmx:{" + f.Family + ":k}:holders"
+		redistest.Require(f, rdbs[2].Del(f.Context(), votes).Val(), 1, "%d votes ended")
+		redistest.WantErr(f, l.Extend(f.Context(), 20*time.Second)) // a renewal
+		time.Sleep(2 * trip)
+		redistest.Require(f, rdbs[2].ZCard(f.Context(), votes).Val(), 1, "%d votes after the renewal")
+		redistest.WantErr(f, l.Unlock())
+		redistest.WantErr(f, m.Close(f.Context()))
 	})
 }
 
