@@ -45,8 +45,9 @@ func Read(v []int64) (Reply, error) {
 type Setter struct {
 	M *lease.Manager
 
-	mu   sync.Mutex
-	last int64 // the highest number of a setting: see protocol.SetOptions
+	mu         sync.Mutex
+	last       int64     // the highest number of a setting: see protocol.SetOptions
+	lastCalled time.Time // when that setting was called
 }
 
 // Set stores a limit for res. It returns when that is confirmed, when ctx ends, or when Redis
@@ -75,7 +76,7 @@ func (s *setting) run(ctx context.Context) error {
 		var r Reply
 		if err == nil {
 			if s.number == 0 {
-				s.number = s.next(now - time.Since(s.called).Microseconds())
+				s.number = s.next(s.called, now-time.Since(s.called).Microseconds())
 			}
 			r, err = s.send(ctx)
 		}
@@ -107,16 +108,20 @@ func (s *setting) run(ctx context.Context) error {
 	}
 }
 
-// next returns the number of a setting: at, or more if an earlier setting of this handle had as
-// much.
-func (s *Setter) next(at int64) int64 {
+// next returns the number of a setting that was called at a time of this process, when the server's clock showed at at
+// the latest. It is more than at if a setting that was called before has as much, and less if one that was called after
+// had its number first: both may have waited for the server's clock.
+func (s *Setter) next(called time.Time, at int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A number far ahead is from a time before the server's clock went back.
-	if s.last >= at && s.last < at+voidAfter.Microseconds() {
+	near := s.last < at+voidAfter.Microseconds() // a number far ahead is from a time before the server's clock went back
+	if near && called.Before(s.lastCalled) {
+		return min(at, s.last-1)
+	}
+	if near && s.last >= at {
 		at = s.last + 1
 	}
-	s.last = at
+	s.last, s.lastCalled = at, called
 	return at
 }
 

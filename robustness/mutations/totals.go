@@ -71,6 +71,8 @@ var totals = []mutation{
 		"local verdict = check_setting('=' .. key, number)", "local verdict = check_setting('=', number)"),
 	cut("setting: numbers rise within a handle", "internal/setting/setting.go", "./internal/setting", "SettingNumber",
 		"		at = s.last + 1\n", ""),
+	cut("setting: one that gets its number late does not overtake", "internal/setting/setting.go", "./internal/setting", "SettingNumber",
+		"near && called.Before(s.lastCalled)", "near && called.Before(time.Time{})"),
 	cut("setting: the caller waits for the clock", "internal/setting/setting.go", permitTests, "WaitsForTheClock",
 		"				s.awaitClock(ctx, r.Now)\n", ""),
 	cut("limit: a raise is granted at once", "luascripts/permits/set_limit.lua", scriptTests, "ModelOfPermits",
