@@ -148,7 +148,9 @@ func (ln *line) onPlaceDone(p *place, v *visit, err error, alone bool) {
 			t.tell()
 		}
 	default:
-		ln.lastErr = err
+		if ln.lastErr = err; !errors.Is(err, leasehold.ErrUnavailable) { // Redis has answered
+			ln.lastErr, ln.heard = nil, time.Now()
+		}
 		ln.pausedUntil = time.Now().Add(refusalPause)
 		time.AfterFunc(refusalPause, func() {
 			ln.mu.Lock()

@@ -162,3 +162,38 @@ func TestRefusedPlaceIsAskedForAgain(t *testing.T) {
 		redistest.AtMost(f, time.Since(began), 200*time.Millisecond, "the place was asked for again after %v")
 	})
 }
+
+// Redis refuses the place of a waiter, because the queue is full, while the process has other places. That is an answer:
+// the wait ends as "busy" while Redis answers, also if the process is about to queue again, and else as "unavailable".
+func TestAFullQueueIsNoOutage(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		other, _ := f.open(limit(2))
+		s, w := f.open(limit(2), localFor(time.Second), func(c *semaphore.Config) { c.MaxWaiters, c.MaxWait = 2, 3*time.Second })
+		f.take(other, "k", 1)
+		held := f.take(s, "k", 1)
+		f.start(other, "k", 1)
+		f.start(other, "k", 1)
+		synctest.Wait()
+		answered := f.start(s, "k", 1)
+		time.Sleep(2900 * time.Millisecond)
+		w.StallReplies("enter")
+		released := harness.Begin(t, held.Release)
+		err := answered.Failed()
+		harness.Busy(f, err)
+		redistest.WantNot(f, err, leasehold.ErrUnavailable, leasehold.ErrQueueFull)
+		w.Heal()
+		released.Got()
+
+		f.take(other, "silent", 2)
+		f.start(other, "silent", 1)
+		synctest.Wait()
+		f.start(s, "silent", 1)
+		synctest.Wait()
+		silent := f.start(s, "silent", 1)
+		synctest.Wait()
+		w.Stall()
+		err = silent.Failed()
+		redistest.WantErr(f, err, leasehold.ErrUnavailable)
+		redistest.WantNot(f, err, leasehold.ErrBusy, leasehold.ErrQueueFull)
+	})
+}
