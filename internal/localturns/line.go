@@ -259,6 +259,8 @@ func (v *visit) askOthers() {
 		ln.learnLimit(use.Limit)
 		if v.alone = use.Waiting == 0 && use.InUse <= use.Limit; v.alone {
 			v.until = sent.Add(ln.h.cfg.LocalFor)
+		} else if v.grant.Keepable {
+			ln.recall() // its message was lost, or came before anybody listened
 		}
 		ln.takePlaces() // the limit may have been raised
 	}()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -142,6 +143,30 @@ func TestLostRecall(t *testing.T) {
 			redistest.Check(f, next.ID() != id, "the lease that was given back serves another turn")
 			release(f, next)
 		}
+	})
+}
+
+// While turns follow each other in a process, its question whether anybody waits tells of a recall that was not heard.
+func TestLostRecallDuringLocalTurns(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		a, _ := f.keeper(localFor(20 * time.Millisecond))
+		ctx, cancel := context.WithCancel(f.Context())
+		var callers sync.WaitGroup
+		defer callers.Wait()
+		defer cancel()
+		for range 2 {
+			callers.Go(func() {
+				for ctx.Err() == nil {
+					_ = a.Do(ctx, "k", func(context.Context) error { time.Sleep(time.Millisecond); return nil })
+				}
+			})
+		}
+		time.Sleep(100 * time.Millisecond)
+		b, _ := f.open()
+		f.RDB.Del(f.Context(), f.Part("k", "keepers")) // so that nobody is told
+		began := time.Now()
+		release(f, f.start(b, "k", 1).Got())
+		redistest.AtMost(f, time.Since(began), 22*time.Millisecond, "it was served after %v")
 	})
 }
 
