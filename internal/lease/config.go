@@ -89,6 +89,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("leasehold: %s: bad configuration: %w", cfg.Package, err)
 	}
+	ofFamily := cfg.TTL
 	if cfg.MaxHold > 0 {
 		// A crashed holder cannot give back at MaxHold, so its lease is over by then, too.
 		cfg.TTL = TermWithin(cfg.TTL, cfg.MaxHold)
@@ -121,7 +122,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	switch {
 	case cfg.Quorum != nil:
 		m.handle += label
-		m.inbox = cfg.Quorum.Open(m.handle, cfg.TTL, m.message, m.subscribed)
+		m.inbox = cfg.Quorum.Open(m.handle, ofFamily, m.message, m.subscribed)
 	case single.IsCluster():
 		m.handle += keys.InSlot + label
 		channelOf := func(key string) string { return keys.InboxAt(key, m.handle) }
@@ -196,8 +197,8 @@ type Servers interface {
 // Do and Start begin.
 type Quorum interface {
 	Servers
-	// Open tells the Quorum the id and the TTL of its handle, and where messages and new subscriptions go. It returns
-	// the inbox.
+	// Open tells the Quorum the id of its handle, the longest TTL of a lease of the family, and where messages and new
+	// subscriptions go. It returns the inbox.
 	Open(handle string, ttl time.Duration, message func(string), subscribed func()) Messages
 }
 

@@ -59,6 +59,24 @@ func abstains(f *fleet, forget func(f *fleet)) {
 	f.unlock(next)
 }
 
+// It abstains for the TTL of the Configs also towards a handle with a MaxHold, the locks of which last no longer than
+// that: those of other handles of the family do.
+func TestAbstentionIsNoShorterWithAMaxHold(t *testing.T) {
+	newest(t, 3, func(f *fleet) {
+		const term = 6 * time.Second
+		a, b := f.open(ttl(term)), f.open(ttl(term), func(c *mutex.Config) { c.MaxHold = 100 * time.Millisecond })
+		f.begin(a)
+		f.begin(b)
+		l := f.lock(a, "k")
+		f.direct(1).FlushAll(context.Background())
+		for began := time.Now(); time.Since(began) < time.Second; time.Sleep(10 * time.Millisecond) {
+			redistest.WantErr(f, redistest.ErrorOf(b.TryLock(f.Context(), "k")), leasehold.ErrBusy)
+			redistest.CheckNow(f, !f.votes(1), "it votes again after %v", time.Since(began))
+		}
+		f.unlock(l)
+	})
+}
+
 // A majority that restarts empty grants nothing for one TTL. Tokens still rise.
 func TestAMajorityForgets(t *testing.T) {
 	newest(t, 5, func(f *fleet) {
