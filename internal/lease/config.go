@@ -51,6 +51,8 @@ type Config struct {
 	FailsFast   bool         // an attempt without an answer ends once its server is known to be away
 	Keeps       bool         // leases may be kept when nobody uses them: see Keeper
 	Quorum      Quorum       // the servers that decide together, instead of rdb; nil: rdb decides
+
+	ofFamily time.Duration // the TTL before MaxHold shortens it
 }
 
 // TermWithin is life.TermWithin, and at least MinTTL.
@@ -89,7 +91,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("leasehold: %s: bad configuration: %w", cfg.Package, err)
 	}
-	ofFamily := cfg.TTL
+	cfg.ofFamily = cfg.TTL
 	if cfg.MaxHold > 0 {
 		// A crashed holder cannot give back at MaxHold, so its lease is over by then, too.
 		cfg.TTL = TermWithin(cfg.TTL, cfg.MaxHold)
@@ -122,7 +124,7 @@ func New(rdb redis.UniversalClient, cfg Config, extra ...error) (*Manager, error
 	switch {
 	case cfg.Quorum != nil:
 		m.handle += label
-		m.inbox = cfg.Quorum.Open(m.handle, ofFamily, m.message, m.subscribed)
+		m.inbox = cfg.Quorum.Open(m.handle, cfg.ofFamily, m.message, m.subscribed)
 	case single.IsCluster():
 		m.handle += keys.InSlot + label
 		channelOf := func(key string) string { return keys.InboxAt(key, m.handle) }

@@ -247,9 +247,9 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if ttl = min(ttl, maxTTL); ttl < MinTTL {
 		return m.fail(op, a.res.Label(), keys.Invalid("ttl is %v; want at least %v", ttl, MinTTL))
 	}
-	if m.cfg.Quorum != nil && ttl > m.cfg.TTL {
+	if m.cfg.Quorum != nil && ttl > m.cfg.ofFamily {
 		// A server that has forgotten its votes abstains for one TTL: no vote may last longer.
-		return m.fail(op, a.res.Label(), keys.Invalid("ttl is %v; want at most %v, the TTL of the quorum", ttl, m.cfg.TTL))
+		return m.fail(op, a.res.Label(), keys.Invalid("ttl is %v; want at most %v, the TTL of the quorum", ttl, m.cfg.ofFamily))
 	}
 	if err := l.Held(op); err != nil {
 		return err

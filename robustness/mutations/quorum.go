@@ -67,7 +67,7 @@ var votes = []mutation{
 	cutOnServers("quorum: a leave without an answer is repeated", "internal/quorum/leave.go", quorumTests, "TestALeaveIsRepeated",
 		"if once == nil {", "if false {"),
 	cut("quorum: Extend is at most the TTL", "internal/lease/lease.go", quorumTests, "TestExtend",
-		"if m.cfg.Quorum != nil && ttl > m.cfg.TTL {", "if false {"),
+		"if m.cfg.Quorum != nil && ttl > m.cfg.ofFamily {", "if false {"),
 	cutOnServers("quorum: one server does not vote twice", "internal/quorum/calls.go", quorumTests, "TestTheSameServer",
 		"err = server.twice()", "_ = server.twice()"),
 	cut("quorum: nor in the moment in which it tells its run id again", "internal/quorum/server.go", "./internal/quorum", "TestServerThatIsThereTwice",

@@ -110,6 +110,10 @@ func TestExtend(t *testing.T) {
 		err := l.Extend(f.Context(), 4*time.Second)
 		redistest.Check(f, errors.Is(err, leasehold.ErrInvalid) && strings.Contains(err.Error(), "at most 3s"), "an Extend beyond the TTL: %v", err)
 		f.unlock(l)
+
+		short := f.lock(f.open(ttl(3*time.Second), func(c *mutex.Config) { c.MaxHold = time.Second }), "short")
+		redistest.WantErr(f, short.Extend(f.Context(), 3*time.Second)) // of which MaxHold leaves a second
+		f.unlock(short)
 	})
 }
 
