@@ -51,7 +51,8 @@ type Config struct {
 	// call to Redis, and its Unlock returns it there. Redis asks for it as soon as another
 	// request finds the lock taken. KeepFor is 1 ms to half of TTL, and at most 10 s; 1 s is a
 	// good first choice, with a TTL of 5 to 10 s, because the idle locks of a process that
-	// crashes stay taken for a TTL: see docs/keep.md. 0: a lease is given back at once.
+	// crashes stay taken for a TTL: see docs/keep.md. A lock that was in use for 2 s is not kept.
+	// 0: a lease is given back at once.
 	KeepFor time.Duration
 
 	// Replicas is how many replicas of the server must confirm a grant (with WAIT) before it

@@ -91,8 +91,9 @@ type Config struct {
 	// it from memory, without a call to Redis, and its release returns it there. Redis asks for
 	// it as soon as another request finds no room. KeepFor is 1 ms to half of TTL, and at most
 	// 10 s; 1 s is a good first choice, with a TTL of 5 to 10 s, because the idle leases of a
-	// process that crashes stay taken for a TTL: see docs/keep.md. A family with a Total cannot
-	// have a KeepFor. 0: a lease is given back at once.
+	// process that crashes stay taken for a TTL: see docs/keep.md. A lease that was in use for 2
+	// s is not kept, unless Redis was asked for another one of the key meanwhile. A family with
+	// a Total cannot have a KeepFor. 0: a lease is given back at once.
 	KeepFor time.Duration
 
 	// Replicas is how many replicas of the server must confirm a grant (with WAIT) before it
