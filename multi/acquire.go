@@ -102,7 +102,16 @@ func (t *taking) giveBackKept() {
 	var done sync.WaitGroup
 	for _, one := range t.left {
 		if k := one.part.Keeper; k != nil {
-			done.Go(func() { k.GiveBack(t.ctx, t.op, one.part.Attempt.Key) })
+			done.Go(func() {
+				ctx, a, began := t.ctx, &one.part.Attempt, time.Now()
+				if most := one.part.Manager.MaxWait(); most > 0 && t.waits() {
+					bounded, cancel := context.WithTimeout(ctx, most)
+					defer cancel()
+					ctx = bounded
+				}
+				k.GiveBack(ctx, t.op, a.Key)
+				a.Waited = time.Since(began)
+			})
 		}
 	}
 	done.Wait()

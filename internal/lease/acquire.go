@@ -32,9 +32,10 @@ type Attempt struct {
 
 	AwaitsKept bool // without Wait: wait for a moment if permits that were kept may be on their way
 
-	NoMaxWait bool // MaxWait does not end this wait
-	Bounded   bool // MaxWait ends it although it does not Wait
-	Quiet     bool // the Observer is told nothing before Report
+	NoMaxWait bool          // MaxWait does not end this wait
+	Bounded   bool          // MaxWait ends it although it does not Wait
+	Waited    time.Duration // how much of MaxWait is over
+	Quiet     bool          // the Observer is told nothing before Report
 
 	BeforeEnter func() // called before each enter is sent; may be nil
 	OnWait      func() // called when the attempt is queued, and before an unanswered enter is retried; may be nil
@@ -56,7 +57,7 @@ func (m *Manager) Acquire(ctx context.Context, of Attempt, into *Lease) (answer 
 	into.check()
 	c := caller{m: m, ctx: ctx, of: of, at: m.newAttempt(res, of)}
 	if m.cfg.MaxWait > 0 && (of.Wait && !of.NoMaxWait || of.Bounded) {
-		limit := time.NewTimer(m.cfg.MaxWait)
+		limit := time.NewTimer(m.cfg.MaxWait - of.Waited)
 		defer limit.Stop()
 		c.maxWait = limit.C
 	}

@@ -157,6 +157,9 @@ func (l *Lease) TokenAheadOfClock() bool {
 // Closing returns a channel that is closed when Close begins.
 func (m *Manager) Closing() <-chan struct{} { return m.closing }
 
+// MaxWait returns how long a wait for a lease lasts at most; 0: no bound.
+func (m *Manager) MaxWait() time.Duration { return m.cfg.MaxWait }
+
 // Closed reports whether Close has begun.
 func (m *Manager) Closed() bool { return isClosed(m.closing) }
 

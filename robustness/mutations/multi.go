@@ -61,7 +61,7 @@ var several = []mutation{
 	cut("multi: two keys of a total are refused", "multi/item.go", multiTests, "Checked",
 		"case a.name != b.name:", "case a.label != b.label:"),
 	cut("multi: what the process keeps is given back first", "multi/acquire.go", multiTests, "Kept",
-		"done.Go(func() { k.GiveBack(t.ctx, t.op, one.part.Attempt.Key) })", "_ = k"),
+		"k.GiveBack(ctx, t.op, a.Key)", "_ = ctx"),
 	cut("multi: no name twice", "multi/item.go", multiTests, "Checked",
 		"case a.label == b.label:", "case false:"),
 	cut("a ctx that ends badly ends no process: of several items", "multi/acquire.go", multiTests, "EndsBadly",

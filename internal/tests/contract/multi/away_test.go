@@ -45,6 +45,21 @@ func TestMaxWaitBoundsTries(t *testing.T) {
 	})
 }
 
+// MaxWait also bounds how long a call waits until what its handle keeps of the item was given back.
+func TestMaxWaitBoundsGivingBack(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		const maxWait = time.Second
+		_, sick := f.apart(func(c *mutex.Config) { c.MaxWait, c.KeepFor = maxWait, time.Second })
+		redistest.NoError(f, sick.takeLock("a").Unlock()) // it is kept
+		sick.wire.Stall()
+		began := time.Now()
+		redistest.WantErr(f, redistest.ErrorOf(multi.Acquire(f.Context(), sick.lockItems("a")...)), leasehold.ErrUnavailable)
+		redistest.AtMost(f, time.Since(began), maxWait+100*time.Millisecond, "the call took %v")
+		sick.wire.Heal()
+		f.wantFree("a")
+	})
+}
+
 // While a call waits for an item of a server that is known to be away, it takes nothing of a server that works.
 func TestNothingIsTriedBehindAServerThatIsAway(t *testing.T) {
 	bubble(t, func(f *fixture) {
