@@ -58,6 +58,8 @@ var several = []mutation{
 		"a.Quiet = t.op, wait, seat, true", "a.Quiet = t.op, wait, seat, false"),
 	cut("multi: MaxWait bounds the tries of a wait", "multi/acquire.go", multiTests, "TestMaxWaitBoundsTries",
 		"\ta.Bounded = t.waits()\n", ""),
+	cut("multi: and what it gives back before", "multi/acquire.go", multiTests, "TestMaxWaitBoundsGivingBack",
+		"a.Waited = time.Since(began)", "_ = began"),
 	cut("multi: two keys of a total are refused", "multi/item.go", multiTests, "Checked",
 		"case a.name != b.name:", "case a.label != b.label:"),
 	cut("multi: what the process keeps is given back first", "multi/acquire.go", multiTests, "Kept",
