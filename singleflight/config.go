@@ -150,7 +150,7 @@ type Config[T any] struct {
 
 	// Codec turns values into bytes. nil: msgpack, but []byte and string are stored as they
 	// are. Msgpack has no names of types: what is in a field of type any comes back as a plain
-	// value, a struct as a map and a small int as an int8.
+	// value, a struct as a map and a small int as an int8. A time comes back in the local zone.
 	Codec Codec
 
 	// Schema tells apart versions of T that cannot read each other's bytes. Each schema of a key has

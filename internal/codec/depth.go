@@ -2,13 +2,9 @@ package codec
 
 import (
 	"cmp"
-	"encoding"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
-
-	"github.com/vmihailenco/msgpack/v5"
 )
 
 // CheckDepth returns an error if the library would recurse too deep for v, because a stack
@@ -18,28 +14,6 @@ func CheckDepth(v any) error {
 		return nil
 	}
 	return depth{}.check(reflect.ValueOf(v))
-}
-
-// encoders and decoders list the interfaces with which a type encodes and decodes itself. The
-// library does not look into values of such a type.
-var (
-	encoders = []reflect.Type{
-		reflect.TypeFor[msgpack.CustomEncoder](), reflect.TypeFor[msgpack.Marshaler](),
-		reflect.TypeFor[encoding.BinaryMarshaler](), reflect.TypeFor[encoding.TextMarshaler](),
-	}
-	decoders = []reflect.Type{
-		reflect.TypeFor[msgpack.CustomDecoder](), reflect.TypeFor[msgpack.Unmarshaler](),
-		reflect.TypeFor[encoding.BinaryUnmarshaler](), reflect.TypeFor[encoding.TextUnmarshaler](),
-	}
-)
-
-func EncodesItself(t reflect.Type) bool { return hasOneOf(encoders, t) }
-func DecodesItself(t reflect.Type) bool { return hasOneOf(decoders, t) }
-
-func hasOneOf(methods []reflect.Type, t reflect.Type) bool {
-	return t.Kind() != reflect.Interface && slices.ContainsFunc(methods, func(m reflect.Type) bool {
-		return t.Implements(m) || reflect.PointerTo(t).Implements(m)
-	})
 }
 
 // depth says where in a value a part of it is.

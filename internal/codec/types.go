@@ -108,10 +108,15 @@ func Unstorable(t reflect.Type) string {
 }
 
 func (f *fingerprint) unstorable(t reflect.Type, path string) string {
-	if _, ok := f.seen[t]; ok || EncodesItself(t) {
+	if _, ok := f.seen[t]; ok {
 		return ""
 	}
 	f.seen[t] = 0
+	if t.Kind() != reflect.Pointer && (EncodesItself(t) || DecodesItself(t)) {
+		if why := f.unstorableByMethods(t, path); why != "" || EncodesItself(t) {
+			return why
+		}
+	}
 	switch t.Kind() {
 	case reflect.Chan, reflect.Func, reflect.UnsafePointer, reflect.Complex64, reflect.Complex128, reflect.Uintptr:
 		return fmt.Sprintf("%s is a %s", path, t)
@@ -133,6 +138,9 @@ func (f *fingerprint) unstorable(t reflect.Type, path string) string {
 				continue
 			}
 			stored++
+			if field.Anonymous && !field.IsExported() && field.Type.Kind() != reflect.Struct {
+				return fmt.Sprintf("%s.%s is embedded and not exported, so it can't be set", path, field.Name)
+			}
 			if why := f.unstorable(field.Type, path+"."+field.Name); why != "" {
 				return why
 			}
