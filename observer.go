@@ -84,8 +84,8 @@ const (
 	EventDecodeFailed
 
 	// EventInvalidated is one key that Invalidate or Put was called for: OutcomeOK or
-	// OutcomeUnavailable. A call that was ended by its ctx or by its bound of 6 s sends no
-	// EventInvalidated.
+	// OutcomeUnavailable. A call that was ended by its ctx, by Close or by its bound of 6 s sends
+	// no EventInvalidated.
 	EventInvalidated
 
 	// EventUnavailable says that this handle cannot reach Redis, or one server of a Cluster,

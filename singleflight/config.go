@@ -150,7 +150,9 @@ type Config[T any] struct {
 
 	// Codec turns values into bytes. nil: msgpack, but []byte and string are stored as they
 	// are. Msgpack has no names of types: what is in a field of type any comes back as a plain
-	// value, a struct as a map and a small int as an int8. A time comes back in the local zone.
+	// value, a struct as a map and a small int as an int8. A time comes back in the local zone, and
+	// a nil pointer to an embedded struct as an empty one. A field comes back
+	// empty if a later one has its name, also a field of a struct that is embedded before that one.
 	Codec Codec
 
 	// Schema tells apart versions of T that cannot read each other's bytes. Each schema of a key has

@@ -3,6 +3,7 @@ package life
 import (
 	"fmt"
 	"hash/maphash"
+	"math"
 	"os"
 	"strconv"
 	"testing"
@@ -247,7 +248,7 @@ func TestExplorer(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			began := time.Now()
-			found, states := explore(scene, n, 1<<62)
+			found, states := explore(scene, n, math.MaxInt)
 			t.Logf("%d states with %d deviations in %v", states, n, time.Since(began))
 			if found != "" {
 				t.Error(found)
