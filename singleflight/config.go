@@ -52,7 +52,8 @@ func (p Policy) String() string {
 	return fmt.Sprintf("Policy(%d)", int(p))
 }
 
-// Codec turns values into bytes and back. Unmarshal must not trust its input: anyone who can
+// Codec turns values into bytes and back. Marshal gets a T and Unmarshal a *T, so methods that
+// encode T must not need a pointer to it. Unmarshal must not trust its input: anyone who can
 // write to Redis may have written these bytes. If a method panics or calls [runtime.Goexit],
 // it counts as failed.
 type Codec interface {
@@ -122,7 +123,8 @@ type Config[T any] struct {
 
 	// MaxValueBytes bounds an encoded value, up to 256 MiB. A larger value is returned to the
 	// callers in the loader's process only, and is logged. Put refuses it with [ErrTooLarge].
-	// 0: 1 MiB.
+	// Storing what was loaded may take 1 s, or a second for each MiB up to 3 s; a value that the
+	// network does not carry in that time is not cached, which is logged. 0: 1 MiB.
 	MaxValueBytes int
 
 	// MaxLoads bounds how many loads of this family run at the same time in the whole fleet, up to

@@ -66,8 +66,25 @@ func (d *load[T]) publish(p product[T]) {
 	for _, p := range pubs {
 		d.g.published(p)
 	}
+	d.logUnconfirmed(shares)
 	for _, s := range shares {
 		s.answer()
+	}
+}
+
+// logUnconfirmed writes one line if Redis did not say that it stored what was loaded.
+func (d *load[T]) logUnconfirmed(shares []*share[T]) {
+	var first *share[T]
+	keys, bytes := 0, 0
+	for _, s := range shares {
+		if s.pub != nil && s.pub.Err != nil && s.pub.Unstored == nil {
+			first = cmp.Or(first, s)
+			keys, bytes = keys+1, bytes+len(s.part.data)
+		}
+	}
+	if first != nil {
+		d.g.log(slog.LevelWarn, "Redis did not confirm in time that it stored what was loaded; its caller gets it, and it may not be cached; store less if the network is slow",
+			first.f.target, slog.Any("error", first.pub.Err), slog.Int("keys", keys), slog.Int("bytes", bytes))
 	}
 }
 

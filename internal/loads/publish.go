@@ -76,16 +76,20 @@ const (
 	// publishTrips is how many round trips it waits for where that is longer: a new connection takes
 	// several, and a crowd of calls may be ahead.
 	publishTrips = 8
+	// publishRate is how many bytes of results it lets a second be sent, where that takes longer.
+	publishRate = 1 << 20
 )
 
 // Publish publishes results of loads in one round trip and gives their leases back. It tries
-// for publishWithin, or publishTrips. If a publication has no answer by then, its lease is given
-// back in the background. Its waiters then load again and are not held up.
+// for publishWithin, publishTrips or as publishRate says. If a publication has no answer by then, its lease
+// is given back in the background. Its waiters then load again and are not held up.
 func Publish(m *lease.Manager, all []*Publication) {
-	within := publishWithin
+	within, size := publishWithin, 0
 	for _, p := range all {
 		within = max(within, publishTrips*m.Client().Trip(request(p.Lease).res.FirstKey()))
+		size += len(p.Result.Prefix) + len(p.Result.Suffix)
 	}
+	within = max(within, time.Duration(size)*(time.Second/publishRate))
 	bound := time.NewTimer(min(within, call.Bound))
 	defer bound.Stop()
 	var open []*Publication

@@ -173,4 +173,6 @@ var flights = []mutation{
 		"n > rest || values > rest", "n > rest && values > rest"),
 	cut("flight: a publication has longer over a long way", "internal/loads/publish.go", "./internal/tests/contract/singleflight", "TestPublicationOver",
 		"publishTrips = 8", "publishTrips = 0"),
+	cut("flight: a large value has longer", "internal/loads/publish.go", "./internal/tests/contract/singleflight", "TestPublicationOfALarge",
+		"publishRate = 1 << 20", "publishRate = 1 << 40"),
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leasehold-go/leasehold"
 	"github.com/leasehold-go/leasehold/internal/envelope"
 	"github.com/leasehold-go/leasehold/internal/redistest"
 	"github.com/leasehold-go/leasehold/internal/tests/harness"
@@ -252,6 +253,44 @@ func TestTooLargeValueStaysInItsProcess(t *testing.T) {
 		fetch(f, f.Context(), g, "k", gives("it fits")).Got()
 		redistest.Check(f, inspect(f, g, "k").Cached, "the mark is there yet")
 	})
+}
+
+// A large value takes longer to send, and its publication has longer. One that takes too long all the same is logged:
+// else nobody would learn that such values are never cached.
+func TestPublicationOfALargeValue(t *testing.T) {
+	for what, slow := range map[string]time.Duration{"in time": 700 * time.Millisecond, "too late": 2 * time.Second} {
+		subBubble(t, what, func(f *fixture) {
+			var log bytes.Buffer
+			rdb := f.Connect(&harness.Wire{})
+			rdb.AddHook(redistest.Around(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+				for _, cmd := range cmds { // twice, because the server does not know the script
+					if args := fmt.Sprint(cmd.Args()...); len(args) > 1<<20 {
+						time.Sleep(slow)
+					}
+				}
+				return send()
+			}))
+			g := openOn(f, rdb, func(c *singleflight.Config[string]) {
+				c.MaxValueBytes, c.Logger = 4<<20, slog.New(slog.NewTextHandler(&log, nil))
+			})
+			first, l, _ := f.loading(g, "k")
+			joins := fetch(f, f.Context(), g, "k", never(f))
+			synctest.Wait()
+			began, large := time.Now(), strings.Repeat("x", 2<<20)
+			l.returns(large)
+			first.want(large, singleflight.Loaded)
+			redistest.AtMost(f, time.Since(began), 2100*time.Millisecond, "the first caller waited for %v")
+			if what == "in time" {
+				joins.want(large, singleflight.Shared)
+				wantStored(f, g, "k", large)
+			} else {
+				redistest.WantErr(f, joins.Failed(), leasehold.ErrUnavailable)
+			}
+			synctest.Wait()
+			text := log.String()
+			redistest.Check(f, strings.Contains(text, "bytes=2097152") == (what == "too late"), "%s is logged: %.500s", what, text)
+		})
+	}
 }
 
 // A newer value that may not be stored ends the stale one that is there: else that would be served for as long as
