@@ -81,10 +81,13 @@ func isMade(m reflect.Method) bool {
 }
 
 // unstorableByMethods is unstorable for a type with methods of its own.
-func (f *fingerprint) unstorableByMethods(t reflect.Type, path string) string {
+func (f *fingerprint) unstorableByMethods(t reflect.Type, path string, at place) string {
 	encoder, decoder := firstOf(encoders, t), firstOf(decoders, t)
 	isBytes := t.Kind() == reflect.String || (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) && t.Elem().Kind() == reflect.Uint8
+	byValue := slices.ContainsFunc(encoders, func(m method) bool { return t.Implements(m.of) })
 	switch {
+	case encoder != nil && !byValue && at == inMap:
+		return fmt.Sprintf("%s is %s, whose method that encodes it needs a pointer to it; want a map of pointers", path, t)
 	case decoder == nil && encoder.asBytes && !isBytes:
 		return fmt.Sprintf("%s is %s, which has a method that encodes it, and none that decodes it", path, t)
 	case encoder == nil && decoder.asBytes && !isBytes:
@@ -107,7 +110,7 @@ func (f *fingerprint) unstorableByMethods(t reflect.Type, path string) string {
 		if isLink := from.Type.Kind() == reflect.Pointer || from.Type.Kind() == reflect.Interface; isLink || stored > 1 {
 			return fmt.Sprintf("%s is %s, whose methods are those of the embedded %s, which know nothing of the rest", path, t, from.Name)
 		}
-		return f.unstorable(from.Type, path+"."+from.Name)
+		return f.unstorable(from.Type, path+"."+from.Name, at)
 	}
 	return ""
 }

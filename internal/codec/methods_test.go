@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/big"
 	"net/netip"
+	"net/url"
 	"reflect"
 	"strings"
 	"testing"
@@ -68,6 +69,7 @@ func TestTypesWhoseMethodsDoNotBringThemBackAreRefused(t *testing.T) {
 		}
 		shown struct{ part }
 	)
+	type linked struct{ Where url.URL } // url.URL is encoded by a method of *url.URL
 	_, _ = hidden{part: &part{}}, number{notExported: 1}
 	_, _ = shown{part: part{}}, address{skipped: 1}
 	for why, want := range map[string]string{
@@ -80,6 +82,10 @@ func TestTypesWhoseMethodsDoNotBringThemBackAreRefused(t *testing.T) {
 		codec.Unstorable(reflect.TypeFor[unknown]()):                     "none that decodes it",
 		codec.Unstorable(reflect.TypeFor[hidden]()):                      "T.part is embedded and not exported",
 		codec.Unstorable(reflect.TypeFor[map[string]struct{ number }]()): "notExported is embedded and not exported",
+		codec.Unstorable(reflect.TypeFor[struct {
+			A linked
+			B map[string][1]linked
+		}]()): "a value of T.B.Where is url.URL, whose method that encodes it needs a pointer",
 	} {
 		redistest.Check(t, strings.Contains(why, want), "it is refused since %q; want %q", why, want)
 	}
@@ -87,6 +93,8 @@ func TestTypesWhoseMethodsDoNotBringThemBackAreRefused(t *testing.T) {
 		"a text with a method that encodes it":      codec.Unstorable(reflect.TypeFor[masked]()),
 		"a struct with methods of its own":          codec.Unstorable(reflect.TypeFor[dated]()),
 		"a generic struct with methods of its own":  codec.Unstorable(reflect.TypeFor[[]sized[string]]()),
+		"a map of pointers":                         codec.Unstorable(reflect.TypeFor[map[string]*linked]()),
+		"a map of slices":                           codec.Unstorable(reflect.TypeFor[map[string][]linked]()),
 		"an embedded time and nothing else":         codec.Unstorable(reflect.TypeFor[alone]()),
 		"an embedded address and a hidden field":    codec.Unstorable(reflect.TypeFor[address]()),
 		"an embedded struct that is not exported":   codec.Unstorable(reflect.TypeFor[shown]()),

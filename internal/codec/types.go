@@ -104,16 +104,24 @@ func Unstorable(t reflect.Type) string {
 	if t.Kind() == reflect.Interface && t.NumMethod() == 0 {
 		return fmt.Sprintf("T is %s, and a struct in it would come back as a map, an int as an int8", t)
 	}
-	return (&fingerprint{seen: map[reflect.Type]int{}}).unstorable(t, "T")
+	return (&fingerprint{seen: map[reflect.Type]int{}}).unstorable(t, "T", addressed)
 }
 
-func (f *fingerprint) unstorable(t reflect.Type, path string) string {
-	if _, ok := f.seen[t]; ok {
+// place says whether the address of a value can be taken where it lies. In a map it can't.
+type place int
+
+const (
+	addressed place = 1 << iota
+	inMap
+)
+
+func (f *fingerprint) unstorable(t reflect.Type, path string, at place) string {
+	if f.seen[t]&int(at) != 0 {
 		return ""
 	}
-	f.seen[t] = 0
+	f.seen[t] |= int(at)
 	if t.Kind() != reflect.Pointer && (EncodesItself(t) || DecodesItself(t)) {
-		if why := f.unstorableByMethods(t, path); why != "" || EncodesItself(t) {
+		if why := f.unstorableByMethods(t, path, at); why != "" || EncodesItself(t) {
 			return why
 		}
 	}
@@ -124,13 +132,15 @@ func (f *fingerprint) unstorable(t reflect.Type, path string) string {
 		if t.NumMethod() > 0 {
 			return fmt.Sprintf("%s is the interface %s, whose methods do not say which type to make", path, t)
 		}
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return f.unstorable(t.Elem(), path)
+	case reflect.Pointer, reflect.Slice:
+		return f.unstorable(t.Elem(), path, addressed)
+	case reflect.Array:
+		return f.unstorable(t.Elem(), path, at)
 	case reflect.Map:
-		if why := f.unstorable(t.Key(), "a key of "+path); why != "" {
+		if why := f.unstorable(t.Key(), "a key of "+path, inMap); why != "" {
 			return why
 		}
-		return f.unstorable(t.Elem(), "a value of "+path)
+		return f.unstorable(t.Elem(), "a value of "+path, inMap)
 	case reflect.Struct:
 		stored := 0
 		for field := range t.Fields() {
@@ -141,7 +151,7 @@ func (f *fingerprint) unstorable(t reflect.Type, path string) string {
 			if field.Anonymous && !field.IsExported() && field.Type.Kind() != reflect.Struct {
 				return fmt.Sprintf("%s.%s is embedded and not exported, so it can't be set", path, field.Name)
 			}
-			if why := f.unstorable(field.Type, path+"."+field.Name); why != "" {
+			if why := f.unstorable(field.Type, path+"."+field.Name, at); why != "" {
 				return why
 			}
 		}
