@@ -71,7 +71,7 @@ type Group[T any] struct {
 // New refuses a Cluster client that reads from replicas, because a replica could return a
 // value that an Invalidate has already dropped. Without a Codec it also refuses a T whose type
 // shows that it cannot be encoded and decoded, such as an interface, or a struct with a name and an
-// embedded time.Time, whose methods would write the time alone. rdb may be wrapped: New finds a
+// embedded time.Time, of which the time alone would be stored. rdb may be wrapped: New finds a
 // client that is embedded in another type or that a method Unwrap returns.
 func New[T any](rdb redis.UniversalClient, cfg Config[T]) (*Group[T], error) {
 	cfg = cfg.withDefaults()

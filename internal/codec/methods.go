@@ -87,7 +87,7 @@ func (f *fingerprint) unstorableByMethods(t reflect.Type, path string, at place)
 	byValue := slices.ContainsFunc(encoders, func(m method) bool { return t.Implements(m.of) })
 	switch {
 	case encoder != nil && !byValue && at == inMap:
-		return fmt.Sprintf("%s is %s, whose method that encodes it needs a pointer to it; want a map of pointers", path, t)
+		return fmt.Sprintf("%s is %s, which only a method of a pointer to it encodes; want a map of pointers", path, t)
 	case decoder == nil && encoder.asBytes && !isBytes:
 		return fmt.Sprintf("%s is %s, which has a method that encodes it, and none that decodes it", path, t)
 	case encoder == nil && decoder.asBytes && !isBytes:
@@ -108,7 +108,7 @@ func (f *fingerprint) unstorableByMethods(t reflect.Type, path string, at place)
 			}
 		}
 		if isLink := from.Type.Kind() == reflect.Pointer || from.Type.Kind() == reflect.Interface; isLink || stored > 1 {
-			return fmt.Sprintf("%s is %s, whose methods are those of the embedded %s, which know nothing of the rest", path, t, from.Name)
+			return fmt.Sprintf("%s is %s, with the methods of the embedded %s, which know nothing of the rest", path, t, from.Name)
 		}
 		return f.unstorable(from.Type, path+"."+from.Name, at)
 	}

@@ -75,30 +75,30 @@ func TestTypesWhoseMethodsDoNotBringThemBackAreRefused(t *testing.T) {
 	for why, want := range map[string]string{
 		codec.Unstorable(reflect.TypeFor[written]()):                     "none that decodes it",
 		codec.Unstorable(reflect.TypeFor[map[string]*parsed]()):          "none that encodes it",
-		codec.Unstorable(reflect.TypeFor[event]()):                       "T is codec_test.event, whose methods are those of the embedded Time",
-		codec.Unstorable(reflect.TypeFor[[]around]()):                    "T.event is codec_test.event, whose methods",
+		codec.Unstorable(reflect.TypeFor[event]()):                       "T is codec_test.event, with the methods of the embedded Time",
+		codec.Unstorable(reflect.TypeFor[[]around]()):                    "T.event is codec_test.event, with the methods",
 		codec.Unstorable(reflect.TypeFor[price]()):                       "of the embedded Int",
-		codec.Unstorable(reflect.TypeFor[struct{ P *halfDated }]()):      "T.P is codec_test.halfDated, whose methods",
+		codec.Unstorable(reflect.TypeFor[struct{ P *halfDated }]()):      "T.P is codec_test.halfDated, with the methods",
 		codec.Unstorable(reflect.TypeFor[unknown]()):                     "none that decodes it",
 		codec.Unstorable(reflect.TypeFor[hidden]()):                      "T.part is embedded and not exported",
 		codec.Unstorable(reflect.TypeFor[map[string]struct{ number }]()): "notExported is embedded and not exported",
 		codec.Unstorable(reflect.TypeFor[struct {
 			A linked
 			B map[string][1]linked
-		}]()): "a value of T.B.Where is url.URL, whose method that encodes it needs a pointer",
+		}]()): "a value of T.B.Where is url.URL, which only a method of a pointer",
 	} {
 		redistest.Check(t, strings.Contains(why, want), "it is refused since %q; want %q", why, want)
 	}
 	for what, why := range map[string]string{
-		"a text with a method that encodes it":      codec.Unstorable(reflect.TypeFor[masked]()),
-		"a struct with methods of its own":          codec.Unstorable(reflect.TypeFor[dated]()),
-		"a generic struct with methods of its own":  codec.Unstorable(reflect.TypeFor[[]sized[string]]()),
-		"a map of pointers":                         codec.Unstorable(reflect.TypeFor[map[string]*linked]()),
-		"a map of slices":                           codec.Unstorable(reflect.TypeFor[map[string][]linked]()),
-		"an embedded time and nothing else":         codec.Unstorable(reflect.TypeFor[alone]()),
-		"an embedded address and a hidden field":    codec.Unstorable(reflect.TypeFor[address]()),
-		"an embedded struct that is not exported":   codec.Unstorable(reflect.TypeFor[shown]()),
-		"embedded types whose methods are in doubt": codec.Unstorable(reflect.TypeFor[clashing]()),
+		"a text with a method that encodes it":     codec.Unstorable(reflect.TypeFor[masked]()),
+		"a struct with methods of its own":         codec.Unstorable(reflect.TypeFor[dated]()),
+		"a generic struct with methods of its own": codec.Unstorable(reflect.TypeFor[[]sized[string]]()),
+		"a map of pointers":                        codec.Unstorable(reflect.TypeFor[map[string]*linked]()),
+		"a map of slices":                          codec.Unstorable(reflect.TypeFor[map[string][]linked]()),
+		"an embedded time and nothing else":        codec.Unstorable(reflect.TypeFor[alone]()),
+		"an embedded address and a hidden field":   codec.Unstorable(reflect.TypeFor[address]()),
+		"an embedded struct that is not exported":  codec.Unstorable(reflect.TypeFor[shown]()),
+		"two embedded types with the same methods": codec.Unstorable(reflect.TypeFor[clashing]()),
 	} {
 		redistest.Check(t, why == "", "%s is refused: %s", what, why)
 	}
