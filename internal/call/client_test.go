@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -305,6 +306,36 @@ func TestHookOfPipelinesThatIsAddedLateIsLearned(t *testing.T) {
 		}
 		redistest.Check(t, !send(), "a hook that reads the first arguments was not learned")
 	})
+}
+
+// A hook that sends a pipeline again is noticed, also in the first one, from which nothing is known yet: after it broke,
+// and after another command of it failed.
+func TestHookThatSendsTheFirstPipelineAgain(t *testing.T) {
+	for _, breaks := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			rdb, c := newBubble(t)
+			redistest.Must(c.Do(t.Context(), echoed("k", 0)))(t) // the server knows the script
+			again := true
+			rdb.AddHook(redistest.Apart{Around: sends, Together: ours(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
+				if again {
+					_ = send()
+				}
+				for _, cmd := range cmds {
+					if again && breaks {
+						cmd.SetErr(io.ErrUnexpectedEOF) // as the client does
+					}
+				}
+				return send()
+			})})
+			for range 2 {
+				calls := []*Call{echoed("k", 1), echoed("k", 2)}
+				c.Send(t.Context(), calls)
+				redistest.Check(t, calls[0].Copied() == again && calls[1].Copied() == again,
+					"breaks: %v; again: %v; counted as sent twice: %v, %v", breaks, again, calls[0].Copied(), calls[1].Copied())
+				again = false
+			}
+		})
+	}
 }
 
 // A ctx with a Deadline that panics ends no process, also where the client bounds no read: the call then runs on another goroutine.

@@ -80,14 +80,16 @@ func Malformed(script string, reply []int64) error {
 // A tally counts what the client library asks of a command, so that a hook of the user's that
 // sends a command again is noticed: then a copy that was not answered may still be under way.
 //
-// go-redis reads the arguments of a command once for each time that it sends the command (a Cluster client twice), and
-// asks after a round trip that failed whether it may repeat the command. A hook that logs reads the arguments, too, but
-// for each command as often. So a command was sent more than once if it succeeded after a failure, or if its arguments
-// were read more often than the client does at the least. A hook that sends every command twice cannot be told from one
-// that logs.
+// go-redis reads the arguments of a command once for each time that it sends the command (a Cluster client twice). After
+// a round trip that failed it asks whether it may repeat a command that was alone; those of a pipeline it tells the
+// error, or that there is none. A hook that logs reads the arguments, too, but for each command as often. So a command was sent more than
+// once if it succeeded after a failure, or if its arguments were read more often than the client does at the least. A
+// hook that sends every command twice cannot be told from one that logs.
 type tally struct {
 	reads, failures atomic.Int32
-	sentOn          atomic.Bool // the last answer names another node
+	broken          atomic.Bool  // it was told an error that is no answer
+	stage           atomic.Int32 // 1: it was told that there is no error; 2: then its arguments were read; 3: then it was told so again
+	sentOn          atomic.Bool  // the last answer names another node
 	link            *link
 	key             string
 }
@@ -121,11 +123,24 @@ func (t *tally) read(cmd redis.Cmder) {
 		return
 	}
 	t.reads.Add(1)
+	t.stage.CompareAndSwap(1, 2)
 }
 
 // SetErr is called with each answer that is an error, also if the client library goes on with another node.
-func (c *integersCommand) SetErr(err error) { c.asks(err); c.IntSliceCmd.SetErr(err) }
-func (c *anythingCommand) SetErr(err error) { c.asks(err); c.SliceCmd.SetErr(err) }
+func (c *integersCommand) SetErr(err error) { c.told(err); c.IntSliceCmd.SetErr(err) }
+func (c *anythingCommand) SetErr(err error) { c.told(err); c.SliceCmd.SetErr(err) }
+
+func (t *tally) told(err error) {
+	switch {
+	case err == nil:
+		if !t.stage.CompareAndSwap(0, 1) {
+			t.stage.CompareAndSwap(2, 3)
+		}
+	case serverError(Harmless(err)) == "":
+		t.broken.Store(true)
+	}
+	t.asks(err)
+}
 
 // command makes a fresh command, because a processed command keeps its outcome.
 func (c *Call) command(ctx context.Context, by *link) redis.Cmder {
@@ -137,6 +152,8 @@ func (c *Call) command(ctx context.Context, by *link) redis.Cmder {
 		c.integers.IntSliceCmd = redis.NewIntSliceCmd(ctx, c.args...)
 		c.integers.reads.Store(0)
 		c.integers.failures.Store(0)
+		c.integers.broken.Store(false)
+		c.integers.stage.Store(0)
 		c.integers.sentOn.Store(false)
 		cmd = &c.integers
 	}
@@ -196,7 +213,8 @@ func (c *link) countSendings(one *Call, at position, answered bool) {
 	known := least.reads.Load()
 	// A command without a reply teaches nothing: a Cluster client reads the arguments once
 	// before it has a connection, and so may a hook that then refuses to send the command.
-	if reads > 0 && answered && (known == 0 || reads < known) {
+	again := answered && (t.broken.Load() || at == alone && t.failures.Load() > 0 || at != alone && c.cluster == nil && t.stage.Load() == 3)
+	if reads > 0 && answered && !again && (known == 0 || reads < known) {
 		least.reads.CompareAndSwap(known, reads) // if another call was quicker, the next one teaches
 		known = reads
 	}
@@ -212,7 +230,7 @@ func (c *link) countSendings(one *Call, at position, answered bool) {
 	case least.exceeded.Load() != 0:
 		least.exceeded.Store(0)
 	}
-	if at == alone && t.failures.Load() > 0 && answered {
+	if again {
 		one.copied.Store(true)
 	}
 }
