@@ -29,8 +29,8 @@ import (
 //
 // Which replies count: each server's votes are counted by what its latest reply said, in the order
 // in which the calls were sent. From the sending of a yield on, no reply to an earlier call counts.
-// If a yield has no answer, a copy of it may still give the vote away, so a reply counts only if the
-// server's clock shows that such a copy is void.
+// If a yield has no answer (yet), it may still give the vote away, so a reply counts only if the
+// server's clock shows that the yield is void.
 type voter struct {
 	f     *Family
 	res   *Resource
@@ -286,10 +286,17 @@ func (v *voter) send(i int, k kind, c *call.Call, fl *flight, t *todo) {
 	if k == renews {
 		fl.void = 0
 	}
+	unheard := slices.DeleteFunc(slices.Clone(s.flights), func(other *flight) bool { return other.kind != yields })
 	s.flights = append(s.flights, fl)
 	server, key := v.f.servers[i], v.res.FirstKey()
 	c.Done = func(reply []int64, err error) { v.onReply(fl, reply, err) }
 	t.add(func() {
+		if len(unheard) > 0 { // its server may run them after this call
+			void := v.settle(unheard, 0)
+			v.mu.Lock()
+			s.notBefore = max(s.notBefore, void)
+			v.mu.Unlock()
+		}
 		if err := server.away(key); err != nil {
 			v.onReply(fl, nil, call.NotSent(err))
 			return

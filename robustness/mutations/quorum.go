@@ -42,6 +42,8 @@ var votes = []mutation{
 		"s.stand, s.floor, s.earlier = yielding, s.sent, false", "s.stand, s.earlier = yielding, false"),
 	cut("quorum: a yield without an answer may still come", "internal/quorum/calls.go", "./internal/quorum", "TestYield",
 		"s.notBefore = max(s.notBefore, fl.void)", "_ = fl.void"),
+	cut("quorum: a yield that is under way may still come", "internal/quorum/voter.go", "./internal/quorum", "TestYieldThatIsUnderWay",
+		"s.notBefore = max(s.notBefore, void)", "_ = void"),
 	cutOnServers("quorum: without a majority all is given back", "internal/quorum/voter.go", quorumTests, "TestNothingIsKept",
 		"\tif v.phase != wanting {\n\t\treturn\n\t}\n\tv.phase = resting\n", "\treturn\n\tv.phase = resting\n"),
 	cut("quorum: a loss says how many servers prolonged the votes", "internal/quorum/count.go", quorumTests, "TestALossSays",
