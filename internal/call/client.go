@@ -91,6 +91,8 @@ type primary interface {
 	sender
 	addr() string
 	ssubscribe(ctx context.Context, channel string) PubSub
+	// beside returns a client for the node at addr, which may have no slot yet. It has no hooks, and must be closed.
+	beside(addr string) (other sender, closes func() error)
 }
 
 // clusterClient has the methods of a Cluster client that routing needs.
@@ -112,6 +114,14 @@ func (c clusterOf) primary(ctx context.Context, key string) (primary, error) {
 type primaryOf struct{ *redis.Client }
 
 func (p primaryOf) addr() string { return p.Options().Addr }
+
+func (p primaryOf) beside(addr string) (other sender, closes func() error) {
+	opt := *p.Options()
+	opt.Addr, opt.PoolSize, opt.PipelinePoolSize, opt.MinIdleConns = addr, 1, 1, 0
+	node := redis.NewClient(&opt)
+	return node, node.Close
+}
+
 func (p primaryOf) ssubscribe(ctx context.Context, channel string) PubSub {
 	return subscription(p.SSubscribe(ctx, channel))
 }

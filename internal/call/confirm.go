@@ -3,6 +3,7 @@ package call
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -32,31 +33,56 @@ func (c *link) LongestWait() time.Duration { return c.longestReply * 3 / 4 }
 //     marker if it does not exist.
 //   - On a Cluster the pipeline bypasses the Cluster client and goes to the node of the key.
 //     The Cluster client would send WAIT, which has no key, to any node. A node that no longer
-//     has the key answers MOVED or ASK, and the caller tries again.
+//     has the key answers MOVED, and the caller tries again; or ASK, since the slot is moving, and
+//     the pipeline goes on to the other node, to which go-redis has no way.
 //
 // A call whose confirmation has no answer counts as a call without an answer.
 func (c *link) confirmedPipeline(ctx context.Context, calls []*Call, which []int, outcomes []outcome) {
-	first := calls[which[0]]
-	rdb := c.rdb
-	if c.cluster != nil {
-		node, err := c.cluster.primary(ctx, first.Key())
-		if err != nil {
-			for _, i := range which {
-				outcomes[i] = outcome{err: NotSent(err)}
-			}
-			return
-		}
-		rdb = node
+	if c.cluster == nil {
+		c.confirmedAt(ctx, c.rdb, false, calls, which, outcomes)
+		return
 	}
+	node, err := c.cluster.primary(ctx, calls[which[0]].Key())
+	if err != nil {
+		for _, i := range which {
+			outcomes[i] = outcome{err: NotSent(err)}
+		}
+		return
+	}
+	c.confirmedAt(ctx, node, false, calls, which, outcomes)
+	asked := map[string][]int{} // by the node that has the key
+	for _, i := range which {
+		if words := strings.Fields(serverError(outcomes[i].err)); len(words) == 3 && words[0] == "ASK" {
+			asked[words[2]] = append(asked[words[2]], i)
+		}
+	}
+	for addr, which := range asked {
+		other, closes := node.beside(addr)
+		defer func() { _ = closes() }() // also if the user's dialer ends this goroutine
+		c.confirmedAt(ctx, other, true, calls, which, outcomes)
+	}
+}
+
+// confirmedAt is confirmedPipeline at one node. asking says that another node has sent the calls there.
+func (c *link) confirmedAt(ctx context.Context, rdb sender, asking bool, calls []*Call, which []int, outcomes []outcome) {
+	first := calls[which[0]]
 	marker, ms := keys.Beside(first.Key(), "marker"), Milliseconds(first.Confirm.TTL)
 	kept := redis.NewIntCmd(ctx, "pexpire", marker, ms)
 	set := redis.NewStatusCmd(ctx, "set", marker, "", "px", ms)
 	wait := redis.NewIntCmd(ctx, "wait", first.Confirm.Replicas, Milliseconds(first.Confirm.Wait))
-	cmds := make([]redis.Cmder, 0, len(which)+3)
-	for _, i := range which {
-		cmds = append(cmds, calls[i].command(ctx, c))
+	cmds := make([]redis.Cmder, 0, 2*len(which)+5)
+	add := func(cmd redis.Cmder) {
+		if asking { // it holds for one command
+			cmds = append(cmds, redis.NewCmd(ctx, "asking"))
+		}
+		cmds = append(cmds, cmd)
 	}
-	trip := c.exec(ctx, rdb, append(cmds, kept, set, wait))
+	for _, i := range which {
+		add(calls[i].command(ctx, c))
+	}
+	add(kept)
+	add(set)
+	trip := c.exec(ctx, rdb, append(cmds, wait))
 	var failed error
 	switch {
 	case wait.Err() != nil:

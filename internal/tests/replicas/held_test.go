@@ -137,7 +137,8 @@ func TestClusterSlotMovesUnderConfirmedLeases(t *testing.T) {
 	move := cluster.BeginMove(slot, to)
 	time.Sleep(20 * time.Millisecond)
 	move.MoveKeys()
-	time.Sleep(20 * time.Millisecond)
+	renewed(t, l)
+	renewed(t, l) // at the target, which does not own the slot yet
 	move.Finish()
 	renewed(t, l)
 	renewed(t, l)
