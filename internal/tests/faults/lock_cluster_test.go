@@ -231,3 +231,33 @@ func TestLeasesBesideASlotThatMovesToAHungNode(t *testing.T) {
 	redistest.AtMost(t, time.Since(began), harness.Slack, "unlocks on a healthy node took %v")
 	redistest.Check(t, moved.Context().Err() != nil, "the lease at the node that hangs is kept")
 }
+
+// While a slot moves, the client library says ASKING before each call, which needs a right of its own.
+func TestDocumentedRightsKeepALeaseInASlotThatMoves(t *testing.T) {
+	t.Parallel()
+	const ttl = time.Second
+	c := redistest.StartPatientCluster(t, redistest.Newest(t))
+	user := []any{"ACL", "SETUSER", "app", "reset", "on", ">secret"}
+	for _, rule := range append(redistest.Must(redistest.DocumentedACL())(t), redistest.Must(redistest.DocumentedClusterACL())(t)...) {
+		user = append(user, rule)
+	}
+	for _, node := range c.Nodes {
+		redistest.NoError(t, node.Client().Do(t.Context(), user...).Err())
+	}
+	rdb := c.Client(func(o *redis.ClusterOptions) { o.Username, o.Password = "app", "secret" })
+	h := redistest.Must(mutex.New(rdb, mutex.Config{Name: "f", TTL: ttl}))(t)
+	l := redistest.Must(h.Lock(t.Context(), "k"))(t)
+	const slot = "leasehold:mtx:{f:k}:holders"
+	to := c.Nodes[0]
+	if to == c.NodeFor(slot) {
+		to = c.Nodes[1]
+	}
+	move := c.BeginMove(slot, to)
+	move.MoveKeys()
+	late := time.Now().Add(2 * ttl)
+	redistest.Eventually(t, "a renewal", func() bool { return l.Context().Err() != nil || l.Deadline().After(late) })
+	redistest.Expect(t, context.Cause(l.Context()), nil, "its lease was lost: %v")
+	move.Finish()
+	redistest.NoError(t, l.Unlock())
+	redistest.NoError(t, h.Close(t.Context()))
+}

@@ -34,6 +34,7 @@ func Needed(key, channel string) map[string][]any {
 	if strings.Contains(channel, "{") { // a sharded channel, in a Cluster
 		delete(needed, "publish")
 		needed["spublish"] = []any{"spublish", channel, "x"}
+		needed["asking"] = []any{"asking"} // while a slot moves
 	}
 	return needed
 }
