@@ -187,6 +187,30 @@ func TestSignalWhileWaitingLeavesNoWaiter(t *testing.T) {
 	x.says("")
 }
 
+// A signal that comes while the tool has the lock, and waits for the audit stream, leaves no lease behind.
+func TestSignalAfterTheGrantLeavesNoLease(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	way := redistest.NewProxy(t, s.addr)
+	look := way.HoldReply(redistest.Named("XREVRANGE"), 1)
+	x := start(t, "redis://"+way.Addr(), s.args("--", "true")...)
+	look.Wait()
+	x.signal(syscall.SIGTERM)
+	x.ends(-15, "it did not run")
+	s.wantFree()
+}
+
+// Before the program starts, the tool needs one connection for its calls and one for messages, so that --wait 0 works
+// over a long way, too.
+func TestFewRoundTripsUntilTheProgramStarts(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	way := redistest.NewProxy(t, s.addr)
+	start(t, "redis://"+way.Addr(), s.args("--wait", "0", "--", "true")...).ends(0)
+	all := way.Commands()
+	redistest.Check(t, all["CLIENT"] == 0 && all["HELLO"] > 0 && all["HELLO"] <= 3, "%v", all) // one hello asks whether it is a Cluster
+}
+
 // A signal goes to the program alone: it decides about its children.
 func TestSignalsArePassedToTheProgramAlone(t *testing.T) {
 	x := newSite(t).sh(`trap "echo program" USR1; trap 'echo bye; kill $!; wait; exit 5' TERM

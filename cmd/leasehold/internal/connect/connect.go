@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/spf13/pflag"
 )
 
@@ -103,6 +104,10 @@ func (o Options) universal() (*redis.UniversalOptions, error) {
 		return nil, err
 	}
 	u.MaxRetries, u.ContextTimeoutEnabled = 2, true
+	// Most commands end after a few calls. Over a long way, connections of their own for pipelines, and commands that
+	// prepare a connection, would take half of the time.
+	u.PipelinePoolSize, u.DisableIdentity = -1, true
+	u.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return u, nil
 }
 

@@ -62,7 +62,12 @@ func (f *family) running(ctx context.Context) (permits int, longest time.Duratio
 		if open == 0 {
 			return 0, 0, err
 		}
-		r := <-reads
+		var r read
+		select {
+		case r = <-reads:
+		case <-ctx.Done(): // the client would go on reading, and the lease is to be given back in time
+			return 0, 0, ctx.Err()
+		}
 		if r.err != nil {
 			err = r.err
 			continue
@@ -100,9 +105,13 @@ func number(field any) int64 {
 // the lease, ends it before; with try it does not wait. Where the server refuses to read
 // the stream, as it does without the right to, it says so and goes on.
 func (f *family) awaitRevoked(ctx context.Context, try bool) error {
+	answered := false
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		permits, remains, err := f.running(ctx)
+		answered = answered || err == nil
 		switch {
+		case !answered && errors.Is(context.Cause(ctx), errWaitOver): // nothing says that the lease was not free
+			return errSilent
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil && (strings.HasPrefix(err.Error(), "NOPERM") || strings.HasPrefix(err.Error(), "WRONGTYPE")):

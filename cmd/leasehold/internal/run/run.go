@@ -22,6 +22,9 @@ import (
 // closeBound is how long the end waits for Redis to confirm that all was given back.
 const closeBound = 5 * time.Second
 
+// closeSoon is that of a tool that is to end soon.
+const closeSoon = 500 * time.Millisecond
+
 // Run takes the lease, runs the program under it, and gives the lease back. It
 // returns the exit code; an *Error says what went wrong.
 func Run(dial func(context.Context) ([]redis.UniversalClient, error), o Options) (exit int, err error) {

@@ -70,6 +70,40 @@ func TestLeaseThatComesTooLateIsGivenBack(t *testing.T) {
 	redistest.Check(t, !state.Held && state.LastToken > 0, "%+v", state)
 }
 
+// Where nobody has the lock and Redis is slow, the tool does not say that it was taken, and leaves no lease behind.
+func TestSlowRedisIsNotBusy(t *testing.T) {
+	rdb, o := redistest.MiniClient(t), Options{Mutex: redistest.Name(t), Key: "k", TTL: time.Second}
+	m := redistest.Must(mutex.New(rdb, mutex.Config{Name: o.Mutex}))(t)
+	defer m.Close(t.Context())
+	slow := redis.NewClient(rdb.Options())
+	defer slow.Close()
+	slow.AddHook(redistest.Around(func(_ context.Context, _ []redis.Cmder, send func() error) error {
+		<-t.Context().Done()
+		return send()
+	}))
+	for name, f := range map[string]family{
+		"the grant": {rdbs: []redis.UniversalClient{rdb}, acquire: func(ctx context.Context, _ bool) (*held, error) {
+			<-ctx.Done()
+			l, err := m.Lock(t.Context(), o.Key)
+			return &held{lease: l, release: l.Unlock}, err
+		}},
+		"the look at what was revoked": {rdbs: []redis.UniversalClient{slow}, acquire: func(ctx context.Context, _ bool) (*held, error) {
+			l, err := m.Lock(ctx, o.Key)
+			return &held{lease: l, release: l.Unlock}, err
+		}},
+	} {
+		o.Wait = 0
+		if f.rdbs[0] == slow {
+			o.Wait = 100 * time.Millisecond
+		}
+		_, err := await(func(context.Context) (*family, error) { return &f, nil }, &family{}, o, nil)
+		failure, ok := errors.AsType[*Error](err)
+		redistest.Check(t, ok && failure.Code == CodeUnreachable, "%s is slow: %v", name, err)
+		state := redistest.Must(m.Inspect(t.Context(), o.Key))(t)
+		redistest.Check(t, !state.Held && state.LastToken > 0, "%s is slow: %+v", name, state)
+	}
+}
+
 // A lease that another process handed over lasts two seconds at first. It is lengthened before the program starts.
 func TestLeaseThatWasHandedOverIsLengthened(t *testing.T) {
 	rdb, name := redistest.MiniClient(t), redistest.Name(t)

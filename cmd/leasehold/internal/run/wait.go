@@ -22,8 +22,8 @@ const (
 	// atOnce bounds a tool that is not to wait for a turn: Redis has to answer by then.
 	atOnce = time.Second
 	// giveUp is how long a tool that has waited long enough, or got a signal, stays for
-	// what is under way: a lease that is granted in this moment is given back.
-	giveUp = 500 * time.Millisecond
+	// what is under way: a lease that is granted in this moment is given back. That takes two round trips.
+	giveUp = 900 * time.Millisecond
 )
 
 func openFamily(ctx context.Context, dial func(context.Context) ([]redis.UniversalClient, error), o Options) (*family, error) {
@@ -46,7 +46,7 @@ func (f *family) close(o Options) {
 	}
 	bound := closeBound
 	if o.Wait == 0 || o.Quorum { // what servers that are silent know ends by itself
-		bound = giveUp
+		bound = closeSoon
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
@@ -148,6 +148,8 @@ func refused(err error, o Options) error {
 	switch {
 	case errors.As(err, new(*Error)), errors.Is(err, errComplete):
 		return err
+	case o.Wait == 0 && errors.Is(err, errWaitOver): // it waited for Redis alone, and may have been granted the lease
+		return failed(CodeUnreachable, errSilent)
 	case errors.Is(err, leasehold.ErrLost):
 		return failed(CodeLost, err)
 	case errors.Is(err, leasehold.ErrBusy), errors.Is(err, leasehold.ErrQueueFull), errors.Is(err, errWaitOver):
