@@ -317,13 +317,14 @@ func TestHookThatSendsTheFirstPipelineAgain(t *testing.T) {
 			redistest.Must(c.Do(t.Context(), echoed("k", 0)))(t) // the server knows the script
 			again := true
 			rdb.AddHook(redistest.Apart{Around: sends, Together: ours(func(_ context.Context, cmds []redis.Cmder, send func() error) error {
-				if again {
-					_ = send()
-				}
-				for _, cmd := range cmds {
-					if again && breaks {
-						cmd.SetErr(io.ErrUnexpectedEOF) // as the client does
+				switch {
+				case again && breaks: // as the client does
+					touch(cmds...)
+					for _, cmd := range cmds {
+						cmd.SetErr(io.ErrUnexpectedEOF)
 					}
+				case again:
+					_ = send()
 				}
 				return send()
 			})})

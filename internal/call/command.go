@@ -82,13 +82,14 @@ func Malformed(script string, reply []int64) error {
 //
 // go-redis reads the arguments of a command once for each time that it sends the command (a Cluster client twice). After
 // a round trip that failed it asks whether it may repeat a command that was alone; those of a pipeline it tells the
-// error, or that there is none. A hook that logs reads the arguments, too, but for each command as often. So a command was sent more than
-// once if it succeeded after a failure, or if its arguments were read more often than the client does at the least. A
-// hook that sends every command twice cannot be told from one that logs.
+// error, or that there is none. A hook that logs reads the arguments, too, but for each command as often. So a command
+// was sent more than once if it succeeded after a failure or after another success, or if its arguments were read more
+// often than the client does at the least. A hook that sends every command twice, alone or on a Cluster, cannot be told
+// from one that logs.
 type tally struct {
 	reads, failures atomic.Int32
 	broken          atomic.Bool  // it was told an error that is no answer
-	stage           atomic.Int32 // 1: it was told that there is no error; 2: then its arguments were read; 3: then it was told so again
+	stage           atomic.Int32 // 1: it was told that it succeeded; 2: then its arguments were read; 3: then it was told so again
 	sentOn          atomic.Bool  // the last answer names another node
 	link            *link
 	key             string
@@ -213,8 +214,7 @@ func (c *link) countSendings(one *Call, at position, answered bool) {
 	known := least.reads.Load()
 	// A command without a reply teaches nothing: a Cluster client reads the arguments once
 	// before it has a connection, and so may a hook that then refuses to send the command.
-	again := answered && (t.broken.Load() || at == alone && t.failures.Load() > 0 || at != alone && c.cluster == nil && t.stage.Load() == 3)
-	if reads > 0 && answered && !again && (known == 0 || reads < known) {
+	if reads > 0 && answered && (known == 0 || reads < known) {
 		least.reads.CompareAndSwap(known, reads) // if another call was quicker, the next one teaches
 		known = reads
 	}
@@ -230,7 +230,7 @@ func (c *link) countSendings(one *Call, at position, answered bool) {
 	case least.exceeded.Load() != 0:
 		least.exceeded.Store(0)
 	}
-	if again {
+	if answered && (t.broken.Load() || at == alone && t.failures.Load() > 0 || at != alone && c.cluster == nil && t.stage.Load() == 3) {
 		one.copied.Store(true)
 	}
 }

@@ -76,4 +76,8 @@ var queue = []mutation{
 		"g.hinted = at\n\t}\n}", "}\n}"),
 	cutOnServers("hooks: an enter that was sent again leaves no phantom, and such a leave is no loss", "internal/lease/attempt.go", faults, "TestLateEnterAfter",
 		"if r.Copied = c.Copied(); r.Code", "if r.Code"),
+	cut("hooks: a pipeline that broke was sent again", "internal/call/command.go", callTests, "TestHookThatSends",
+		"answered && (t.broken.Load() || at", "answered && (at"),
+	cut("hooks: so was one of which a command failed", "internal/call/command.go", callTests, "TestHookThatSends",
+		"\tt.stage.CompareAndSwap(1, 2)\n", ""),
 }
