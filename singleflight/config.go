@@ -53,8 +53,8 @@ func (p Policy) String() string {
 }
 
 // Codec turns values into bytes and back. Marshal gets a T and Unmarshal a *T, so methods that
-// encode T must not need a pointer to it. Unmarshal must not trust its input: anyone who can
-// write to Redis may have written these bytes. If a method panics or calls [runtime.Goexit],
+// encode T must not need a pointer to it. Unmarshal must not trust its input: every
+// user of Redis may have written these bytes. If a method panics or calls [runtime.Goexit],
 // it counts as failed.
 type Codec interface {
 	Marshal(v any) ([]byte, error)

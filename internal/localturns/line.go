@@ -25,7 +25,7 @@ type line struct {
 	idle        []*visit // those that rest, the one that was used last at the end
 	places      []*place
 	watched     bool           // a timer is to call lookAtLimit
-	heard       time.Time      // when Redis last queued, granted or refused a place, or a lease was given back that was held until then
+	heard       time.Time      // when Redis last queued or granted a place, or a lease was given back that was held until then
 	state       protocol.State // of the resource, as Redis last told it
 	told        bool           // Redis has told it; else it is not known
 	lastErr     error          // why Redis has not answered for the last place; nil: it has

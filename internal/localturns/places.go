@@ -148,8 +148,8 @@ func (ln *line) onPlaceDone(p *place, v *visit, err error, alone bool) {
 			t.tell()
 		}
 	default:
-		if ln.lastErr = err; !errors.Is(err, leasehold.ErrUnavailable) { // Redis has answered
-			ln.lastErr, ln.heard = nil, time.Now()
+		if ln.lastErr = err; !errors.Is(err, leasehold.ErrUnavailable) {
+			ln.lastErr = nil // Redis has answered
 		}
 		ln.pausedUntil = time.Now().Add(refusalPause)
 		time.AfterFunc(refusalPause, func() {
